@@ -4,7 +4,7 @@ import pytest
 
 from hark.programs.bpmn.interpreter import bpmn_children, bpmn_interpreter
 from hark.testing import Harness
-from tests.bpmn.small_files import chain, process_file
+from tests.bpmn.small_files import bpmn_file, chain
 from tests.support.stores import Store
 
 
@@ -13,7 +13,7 @@ async def test_b6_a_process_that_calls_itself_without_an_end_fails_at_a_depth(
 ) -> None:
     monkeypatch.setattr(bpmn_children, "MAX_CALLS", 4)
     async with Harness(url=store.url, **store.options) as app:
-        await app.deploy(process_file(chain('<callActivity id="again" calledElement="p"/>')))
+        await app.deploy(bpmn_file(chain('<callActivity id="again" calledElement="p"/>')))
         first = await app.start("p")
         await app.drain()
         found = await app.list()
@@ -30,7 +30,7 @@ async def test_b6_a_loop_without_a_wait_fails_and_names_an_element_of_it(
         '<sequenceFlow id="again" sourceRef="round" targetRef="round"/>'
     )
     async with Harness(url=store.url, **store.options) as app:
-        await app.deploy(process_file(content))
+        await app.deploy(bpmn_file(content))
         one = await app.start("p")
         await app.drain()
         found = await one.get()

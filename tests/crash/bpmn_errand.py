@@ -20,7 +20,7 @@ ITEMS = ["x", "y", "z"]
 VOYAGE = Path(__file__).with_name("voyage.bpmn")
 
 
-class ProcessErrand(Errand):
+class BpmnErrand(Errand):
     definitions = ()
 
     def __init__(self, *arguments: Any) -> None:

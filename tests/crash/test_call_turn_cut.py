@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from hark import Hark, workflow
-from hark.engine.turns.call_attempts import OneCalls
+from hark.engine.turns.call_attempts import CallAttempts
 from tests.support.inspect import query, until
 from tests.support.proxy import Accident, Held, Proxy, cut_after, cut_before, cut_reply
 from tests.support.stores import Store
@@ -89,9 +89,9 @@ async def speaker(request: pytest.FixtureRequest, proxy: Proxy, pg_store: Store)
 def in_one_call(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each turn that was to be a call, whether it was one, or was cut in the middle of one."""
     done: list[bool] = []
-    run = OneCalls.run
+    run = CallAttempts.run
 
-    async def noted(self: OneCalls, store: Any, requests: Any, *how: Any) -> Any:
+    async def noted(self: CallAttempts, store: Any, requests: Any, *how: Any) -> Any:
         found: Any = "cut"
         try:
             found = await run(self, store, requests, *how)
@@ -100,7 +100,7 @@ def in_one_call(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             if requests:
                 done.append(found is not None)
 
-    monkeypatch.setattr(OneCalls, "run", noted)
+    monkeypatch.setattr(CallAttempts, "run", noted)
     return done
 
 

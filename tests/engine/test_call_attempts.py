@@ -9,7 +9,7 @@ import pytest
 
 from hark import Await, Context, Done, Hark, Machine, step
 from hark.engine.turns import call_attempts
-from hark.engine.turns.call_attempts import OneCalls
+from hark.engine.turns.call_attempts import CallAttempts
 from hark.kernel.execution import CallTurn, choose_execution
 from hark.kernel.requests import Cancel, Capacity, Deliver, Request
 from hark.model.activation import Traits
@@ -42,13 +42,13 @@ class FakeStore:
 
 
 class Calls:
-    """A `OneCalls` whose calls bring what the test says."""
+    """A `CallAttempts` whose calls bring what the test says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, enabled: bool = True, has_one_calls: bool = True) -> None:
         self.store: Any = FakeStore(has_one_calls)
-        self.calls = OneCalls(enabled)
+        self.calls = CallAttempts(enabled)
         self.result: Any = None
-        monkeypatch.setattr(call_attempts, "run_one_call_turn", self._call)
+        monkeypatch.setattr(call_attempts, "run_call_turn", self._call)
 
     async def _call(self, tx: Any, requests: Any, capacity: Any, values: Any) -> Any:
         if isinstance(self.result, Exception):

@@ -8,8 +8,9 @@ from hark.engine.turns.reply import Reply
 from hark.engine.turns.request_queue import RequestQueue
 from hark.engine.worker.stream_pace import StreamPace
 from hark.kernel.requests import (
+    AssignAwakeable,
     Cancel,
-    ClaimAwakeable,
+    CommitNote,
     Deliver,
     Deploy,
     DeployGroup,
@@ -18,14 +19,13 @@ from hark.kernel.requests import (
     SettleAwakeable,
     SetVariables,
     StartInstances,
-    TakeNote,
 )
 from hark.model.decisions import NewInstance, Settle
 from hark.model.notes import NotedEvent, NoteEvents, NoteState
 
 
-def chunks(task: str, size: int) -> TakeNote:
-    return TakeNote(note=NoteEvents(task, 1, (NotedEvent("stream"),) * size))
+def chunks(task: str, size: int) -> CommitNote:
+    return CommitNote(note=NoteEvents(task, 1, (NotedEvent("stream"),) * size))
 
 
 def queue(*requests: Request) -> RequestQueue:
@@ -53,8 +53,8 @@ def test_j8_a_turn_takes_a_part_of_the_streams_and_all_other_requests() -> None:
 
 
 def test_j8_what_a_task_notes_after_its_stream_does_not_overtake_it() -> None:
-    first, second, state = chunks("a", 500), chunks("b", 1), TakeNote(note=NoteState("b", 1, "{}"))
-    other = TakeNote(note=NoteState("a", 1, "{}"))
+    first, second, state = chunks("a", 500), chunks("b", 1), CommitNote(note=NoteState("b", 1, "{}"))
+    other = CommitNote(note=NoteState("a", 1, "{}"))
     assert turns(queue(first, second, state, other)) == [[first, other], [second, state]]
 
 
@@ -89,8 +89,8 @@ def _start() -> StartInstances:
         (_start(), SetVariables(target="x"), False),
         (SetVariables(target="x"), Deliver(target="x"), True),
         (SetVariables(target="x"), Cancel(target="x"), False),  # a turn cancels first
-        (ClaimAwakeable(awakeable="a", by="ann"), SettleAwakeable(settle=Settle("a", "RESOLVED")), False),
-        (SettleAwakeable(settle=Settle("a", "RESOLVED")), ClaimAwakeable(awakeable="a", by="ann"), True),
+        (AssignAwakeable(awakeable="a", by="ann"), SettleAwakeable(settle=Settle("a", "RESOLVED")), False),
+        (SettleAwakeable(settle=Settle("a", "RESOLVED")), AssignAwakeable(awakeable="a", by="ann"), True),
     ],
 )
 def test_calls_whose_order_a_turn_would_change_do_not_share_it(first: Request, second: Request, together: bool) -> None:

@@ -12,7 +12,7 @@ def after(left: WorkLeft, *, freed: bool = False, claimed: bool = True, **pendin
     result = TurnResult(0, 0)
     for name, value in pending.items():
         setattr(result.pending, name, value)
-    left.update(result, freed=freed, claimed=claimed, swept=False, marks=False)
+    left.update(result, freed=freed, claimed=claimed, swept=False, pending_deliveries=False)
     return left.claimable
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hark.kernel.requests import Commit, Deliver, SettleAwakeable, TakeNote
+from hark.kernel.requests import Commit, CommitNote, Deliver, SettleAwakeable
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Finish, NewAwakeable, Park, Settle
 from hark.model.names import awakeable_id
@@ -16,12 +16,12 @@ def signal(payload: str) -> Deliver:
     return Deliver(target="p", name="go", payload=payload)
 
 
-def wait(task: Claim, id: str) -> TakeNote:
-    return TakeNote(note=NoteWait(task.id, task.epoch, Arm("signal", id, place=id, name="go", run="p")))
+def wait(task: Claim, id: str) -> CommitNote:
+    return CommitNote(note=NoteWait(task.id, task.epoch, Arm("signal", id, place=id, name="go", run="p")))
 
 
 async def inbox(family: Family, task: Claim) -> list[str]:
-    request = TakeNote(note=NoteInbox(task.id, task.epoch))
+    request = CommitNote(note=NoteInbox(task.id, task.epoch))
     await family.turns.run(request)
     return [row.payload for row in request.result]
 
@@ -62,7 +62,7 @@ async def test_a2_what_a_process_and_its_tasks_ask_has_different_numbers(store: 
     async with Family(store) as family:
         parent = (await family.claims())["p"]
         task = (await family.claims(_asking(parent, effects=[child("p.0")])))["p.0"]
-        asked = [TakeNote(note=NoteAwakeable(task.id, task.epoch, "p", f"awakeable#0.{n}")) for n in range(2)]
+        asked = [CommitNote(note=NoteAwakeable(task.id, task.epoch, "p", f"awakeable#0.{n}")) for n in range(2)]
         await family.turns.run(*asked)
         ids = [note.result.id for note in asked]
         assert ids == [awakeable_id("p", (1 << 30) + n) for n in range(2)]

@@ -20,7 +20,7 @@ from hark.model.cron import Timing
 from hark.model.decisions import Arm, NewInstance, NewTask, Park
 from hark.model.errors import Duplicate, InvalidInput, NoTarget
 from hark.model.lanes import BPMN, GRAPHS
-from hark.model.trigger import AutomaticStart
+from hark.model.trigger import Trigger
 from hark.programs.bpmn.bpmn_spec import START, step_of_start
 from tests.promises.support_signals import Turns, outcome, rows
 from tests.support.inspect import counted
@@ -48,18 +48,18 @@ async def turns(store: Store, clock: Clock) -> AsyncIterator[Turns]:
         yield turns
 
 
-def process(name: str, *starts: AutomaticStart, digest: str = "1", initial: str = START) -> Deploy:
+def process(name: str, *starts: Trigger, digest: str = "1", initial: str = START) -> Deploy:
     return Deploy(
         name=name, kind=BPMN, queue=GRAPHS, initial=initial, source="{}", digest=digest, starts=list(starts)
     )  # fmt: skip
 
 
-def by_signal(element: str = "s", name: str = "open") -> AutomaticStart:
-    return AutomaticStart(kind="broadcast", name=name, element=step_of_start(element))
+def by_signal(element: str = "s", name: str = "open") -> Trigger:
+    return Trigger(kind="broadcast", name=name, element=step_of_start(element))
 
 
-def by_message(element: str = "m", name: str = "order") -> AutomaticStart:
-    return AutomaticStart(kind="message", name=name, element=step_of_start(element))
+def by_message(element: str = "m", name: str = "order") -> Trigger:
+    return Trigger(kind="message", name=name, element=step_of_start(element))
 
 
 async def ask(turns: Turns, *requests: Request) -> list[Any]:
@@ -106,7 +106,7 @@ async def test_b5_fault_56_an_instance_that_a_broadcast_starts_does_not_receive_
         [claim] = [claim for claim in (await turns.run(lanes=["M"], room=3)).claims if claim.kind == BPMN]
         by_name = Arm("broadcast", "v", "catch", name="open")
         await turns.commit(claim, Park((Arm("broadcast", "w", "catch", name="open", fresh=True), by_name)))
-        while (await turns.run(marks=True)).pending.marks:
+        while (await turns.run(pending_deliveries=True)).pending.pending_deliveries:
             pass
         assert await rows(turns.made_for, f"SELECT count(*) FROM inbox WHERE instance_id = '{claim.id}'") == [(0,)]
 
@@ -156,7 +156,7 @@ async def test_b3_undeploying_removes_start_events_and_deploying_the_same_text_b
 async def test_b3_a_new_version_replaces_start_events_and_the_same_text_keeps_them(turns: Turns, clock: Clock) -> None:
     def timed(digest: str) -> Deploy:
         """As it is read now: its first tick is a minute from now."""
-        timer = AutomaticStart(
+        timer = Trigger(
             kind="timer", element=step_of_start("t"), state="{}", timing=Timing(every=MINUTE), at=clock.now + MINUTE,
             remaining=2, overlap="allow",
         )  # fmt: skip

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hark.kernel.fast.call_turn import one_call, run_one_call_turn
+from hark.kernel.fast.call_turn import one_call, run_call_turn
 from hark.kernel.requests import (
+    AssignAwakeable,
     Cancel,
     Capacity,
-    ClaimAwakeable,
     DefinitionRow,
     Deliver,
     Register,
@@ -162,7 +162,7 @@ class Rows:
             arm = on(question.id, "awakeable", timeout=question.timeout)
             commits.append(park(claim, arm, on("go"), awakeables=(question,)))
         await self.run(*commits)
-        await self.run(ClaimAwakeable(awakeable=awakeable_id("asks-claimed", 0), by="ann"))
+        await self.run(AssignAwakeable(awakeable=awakeable_id("asks-claimed", 0), by="ann"))
         await self.sql("UPDATE awakeables SET task_id = 'task' WHERE instance_id = 'asks-for-task'")
 
         [twice, silent, wrong, named, answered] = await self.executing(
@@ -640,7 +640,7 @@ async def _in_one_call(store: PostgresStore, request: Request) -> tuple[Postgres
     tx = await store.begin(one_call=True)
     values = one_call([request], None)
     assert values is not None
-    result = await run_one_call_turn(tx, [request], None, values)
+    result = await run_call_turn(tx, [request], None, values)
     assert result is not None
     await tx.commit()
     return tx, result

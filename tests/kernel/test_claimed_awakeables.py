@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import Cancel, ClaimAwakeable, Request, RetryInstance, SettleAwakeable
+from hark.kernel.requests import AssignAwakeable, Cancel, Request, RetryInstance, SettleAwakeable
 from hark.model.decisions import Arm, Finish, NewAwakeable, Park, Settle
 from hark.model.errors import AlreadyClaimed, AlreadySettled, NotAssigned, NotFound
 from hark.model.names import awakeable_id
@@ -44,8 +44,8 @@ async def ask(turns: Turns, instance: str = "m", **options: Any) -> str:
     return id
 
 
-def claim(by: str | None, id: str = ID) -> ClaimAwakeable:
-    return ClaimAwakeable(awakeable=id, by=by, via="python")
+def claim(by: str | None, id: str = ID) -> AssignAwakeable:
+    return AssignAwakeable(awakeable=id, by=by, via="python")
 
 
 def resolve(by: str | None = None, id: str = ID) -> SettleAwakeable:

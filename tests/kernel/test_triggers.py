@@ -1,4 +1,4 @@
-"""Automatic starts: what a deployed definition starts by itself, tested with plain machines on every store."""
+"""Triggers: what a deployed definition starts by itself, tested with plain machines on every store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hark.kernel.requests import Deploy
 from hark.model.cron import Timing
 from hark.model.errors import InvalidInput
 from hark.model.names import from_micros
-from hark.model.trigger import AutomaticStart
+from hark.model.trigger import Trigger
 from hark.programs.jobs.job_spec import ScheduleSpec
 from hark.testing import Harness
 from tests.promises.support_machines import harness
@@ -44,8 +44,8 @@ class Ordering(Machine):
         return Done(ctx.state)
 
 
-async def deploy(app: Harness, machine: type[Machine], *starts: AutomaticStart, remove: bool = False) -> Any:
-    """Give a machine automatic starts, as the deploy of a definition does."""
+async def deploy(app: Harness, machine: type[Machine], *starts: Trigger, remove: bool = False) -> Any:
+    """Give a machine triggers, as the deploy of a definition does."""
     return await app._ask(Deploy(name=machine.__name__, kind="machine", starts=list(starts), remove=remove))
 
 
@@ -55,7 +55,7 @@ async def statuses(app: Harness) -> list[str]:
 
 async def test_a_broadcast_starts_instances_and_counts_them(store: Store) -> None:
     async with harness(store, Opening, Ordering) as app:
-        await deploy(app, Opening, AutomaticStart(kind="broadcast", name="open"))
+        await deploy(app, Opening, Trigger(kind="broadcast", name="open"))
         assert await app.broadcast("open", {"n": 1}, dedup_key="first") == 1
         await app.drain()
         assert await statuses(app) == ["awaiting_signal"]  # it does not receive the broadcast that started it
@@ -78,7 +78,7 @@ async def test_a_large_broadcast_starts_instances_too(store: Store) -> None:
         for _ in range(5):
             await app.start(Opening)
         await app.drain()
-        first, second = AutomaticStart(kind="broadcast", name="open"), AutomaticStart(kind="broadcast", name="open")
+        first, second = Trigger(kind="broadcast", name="open"), Trigger(kind="broadcast", name="open")
         await deploy(app, Opening, first)
         await deploy(app, Ordering, second)
         assert await app.broadcast("open", 7, dedup_key="k") == 7
@@ -89,7 +89,7 @@ async def test_a_large_broadcast_starts_instances_too(store: Store) -> None:
 
 async def test_an_automatic_start_has_a_step_and_a_state_of_its_own(store: Store) -> None:
     async with harness(store, Opening) as app:
-        start = AutomaticStart(kind="broadcast", name="open", element="other", state='{"fixed":1}')
+        start = Trigger(kind="broadcast", name="open", element="other", state='{"fixed":1}')
         await deploy(app, Opening, start)
         assert await app.broadcast("open", "dropped") == 1
         await app.drain()
@@ -111,7 +111,7 @@ async def test_a_message_starts_an_instance_if_no_live_one_takes_it(store: Store
     async with harness(store, Receiver) as app:
         with pytest.raises(NoTarget):
             await app.message("order", "order-1")
-        await deploy(app, Receiver, AutomaticStart(kind="message", name="order"))
+        await deploy(app, Receiver, Trigger(kind="message", name="order"))
         replies = [app.message("order", f"order-{n}", {"n": n}) for n in (1, 2, 1)]
         first, second = await replies[0], await replies[1]
         with pytest.raises(Duplicate) as refused:
@@ -125,7 +125,7 @@ async def test_a_message_starts_an_instance_if_no_live_one_takes_it(store: Store
         await app.drain()
         again = await app.message("order", "order-1")  # the key is free again
         assert again.id != first.id
-        await deploy(app, Receiver)  # without automatic starts
+        await deploy(app, Receiver)  # without triggers
         with pytest.raises(NoTarget):
             await app.message("order", "order-3")
 
@@ -133,7 +133,7 @@ async def test_a_message_starts_an_instance_if_no_live_one_takes_it(store: Store
 async def test_deploying_replaces_the_automatic_starts_of_that_definition_only(store: Store) -> None:
     async with harness(store, Opening, Receiver) as app:
         nightly = schedule_of_job("nightly", ScheduleSpec(every=60), "{}")
-        await deploy(app, Receiver, nightly, AutomaticStart(kind="broadcast", name="open"))
+        await deploy(app, Receiver, nightly, Trigger(kind="broadcast", name="open"))
         await app.schedule("mine", Receiver, every=60)
         await app.pause_schedule("nightly")
         await app.advance(30)
@@ -153,8 +153,8 @@ async def test_deploying_replaces_the_automatic_starts_of_that_definition_only(s
 
 async def test_a_timer_fires_at_its_time_and_no_more_often_than_it_should(store: Store) -> None:
     async with harness(store, Receiver) as app:
-        once = AutomaticStart(kind="timer", element="start", at=app.clock.now + 5_000_000)
-        thrice = AutomaticStart(kind="timer", timing=Timing(every=10_000_000), remaining=3)
+        once = Trigger(kind="timer", element="start", at=app.clock.now + 5_000_000)
+        thrice = Trigger(kind="timer", timing=Timing(every=10_000_000), remaining=3)
         await deploy(app, Receiver, once, thrice)
         assert await app.schedules() == []  # timers are not schedules
         counts = []

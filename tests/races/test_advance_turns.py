@@ -1,8 +1,8 @@
-"""The plain turn is one statement that locks, fences, updates and writes the events (X2, S3)."""
+"""The advance turn is one statement that locks, fences, updates and writes the events (X2, S3)."""
 
 import pytest
 
-from hark.kernel.fast.advance_turn import are_plain
+from hark.kernel.fast.advance_turn import are_advances
 from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim, Request
 from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
@@ -24,7 +24,7 @@ async def _two(stage: Stage) -> tuple[Claim, Claim]:
 
 def _plain(*claims: Claim) -> list[Commit]:
     commits = [advance(claim) for claim in claims]
-    assert are_plain(commits)
+    assert are_advances(commits)
     return commits
 
 
@@ -72,7 +72,7 @@ async def test_x2_a_plain_turn_concurrent_with_a_cancel_reclaim_or_hand_back_fen
 async def test_s3_a_signal_concurrent_with_a_plain_turn_is_read_by_it_or_by_the_park(
     stage: Stage, postgres: Postgres
 ) -> None:
-    """One turn delivers to both, and the plain turn has them in another order: the turns do not deadlock."""
+    """One turn delivers to both, and the advance turn has them in another order: the turns do not deadlock."""
     seen = set()
 
     async def prepare() -> Duel:
@@ -140,7 +140,7 @@ async def test_a_plain_turn_writes_journal_lines_and_none_of_a_fenced_outcome(st
     for commit in commits:
         commit.decision.move = Proceed(keep_slot=True)
         commit.decision.journal = [JournalLine(0, 0, "run", "f", "1")]
-    assert are_plain(commits)
+    assert are_advances(commits)
     await stage.two.run(Cancel(target="b"))
     await stage.one.run(*commits, plain=True)
     lines = await stage.eye.fetch("SELECT instance_id, seq, kind, name, value FROM journal ORDER BY instance_id")
@@ -151,16 +151,16 @@ async def test_a_plain_turn_writes_journal_lines_and_none_of_a_fenced_outcome(st
 async def test_only_outcomes_that_bring_nothing_else_along_are_plain(stage: Stage) -> None:
     a, b = await _two(stage)
     plain = advance(a)
-    assert are_plain([plain, advance(b)])
-    assert not are_plain([plain, plain]), "two outcomes of one instance: one is from a zombie"
-    assert not are_plain([plain, done(b)])
-    assert not are_plain([plain, Cancel(target="b")])
-    assert not are_plain([advance(a, rate_limit="rate")])
-    assert not are_plain([advance(a, rekey=True)])
+    assert are_advances([plain, advance(b)])
+    assert not are_advances([plain, plain]), "two outcomes of one instance: one is from a zombie"
+    assert not are_advances([plain, done(b)])
+    assert not are_advances([plain, Cancel(target="b")])
+    assert not are_advances([advance(a, rate_limit="rate")])
+    assert not are_advances([advance(a, rekey=True)])
     await stage.one.run(park(b, on("go")))
     await stage.one.run(Deliver(target="b", name="go"))
     [woken] = (await stage.one.run(claim=capacity("worker", 1))).claims
-    assert not are_plain([advance(woken)]), "it consumes a signal and deletes a wait"
+    assert not are_advances([advance(woken)]), "it consumes a signal and deletes a wait"
 
 
 async def test_a_plain_turn_locks_in_id_order_whatever_the_order_of_its_outcomes(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from hark.kernel.requests import Message, Publish, RetryInstance, SettleAwakeabl
 from hark.kernel.result import TurnResult
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, NoTarget
-from tests.support.bpmn_stage import ProcessStage, deployment
+from tests.support.bpmn_stage import BpmnStage, deployment
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import MINUTE
 
@@ -42,15 +42,15 @@ COUNTS = '{"ended": 0, "edged": 0}'
 
 
 @pytest.fixture
-def processes(stage: Stage) -> ProcessStage:
-    return ProcessStage(stage)
+def processes(stage: Stage) -> BpmnStage:
+    return BpmnStage(stage)
 
 
 def answer(awakeable: str, value: int = 1) -> SettleAwakeable:
     return SettleAwakeable(settle=Settle(awakeable, "RESOLVED", f'{{"answer": {value}}}'))
 
 
-async def test_b5_fault_59_a_signal_against_the_answer_of_its_host_takes_one_way(processes: ProcessStage) -> None:
+async def test_b5_fault_59_a_signal_against_the_answer_of_its_host_takes_one_way(processes: BpmnStage) -> None:
     stage = processes.stage
 
     async def prepare() -> Duel:
@@ -71,7 +71,7 @@ async def test_b5_fault_59_a_signal_against_the_answer_of_its_host_takes_one_way
 
 
 async def test_b5_fault_59_a_signal_against_the_commit_that_completes_its_host_is_ignored(
-    processes: ProcessStage,
+    processes: BpmnStage,
 ) -> None:
     stage = processes.stage
 
@@ -92,7 +92,7 @@ async def test_b5_fault_59_a_signal_against_the_commit_that_completes_its_host_i
 
 
 async def test_b5_a_signal_that_does_not_interrupt_against_the_commit_of_an_earlier_one_comes_too(
-    processes: ProcessStage,
+    processes: BpmnStage,
 ) -> None:
     stage = processes.stage
 
@@ -113,7 +113,7 @@ async def test_b5_a_signal_that_does_not_interrupt_against_the_commit_of_an_earl
     await stage.explore(prepare, deep=True)
 
 
-async def test_b4_fault_59_a_timer_against_the_answer_of_a_user_task_takes_one_way(processes: ProcessStage) -> None:
+async def test_b4_fault_59_a_timer_against_the_answer_of_a_user_task_takes_one_way(processes: BpmnStage) -> None:
     stage = processes.stage
 
     async def prepare() -> Duel:
@@ -133,7 +133,7 @@ async def test_b4_fault_59_a_timer_against_the_answer_of_a_user_task_takes_one_w
     await stage.explore(prepare, deep=True)
 
 
-async def test_b6_of_two_answers_to_a_user_task_one_counts(processes: ProcessStage) -> None:
+async def test_b6_of_two_answers_to_a_user_task_one_counts(processes: BpmnStage) -> None:
     stage = processes.stage
 
     async def prepare() -> Duel:
@@ -153,7 +153,7 @@ async def test_b6_of_two_answers_to_a_user_task_one_counts(processes: ProcessSta
 
 
 async def test_b3_fault_60_a_broadcast_against_the_commit_that_subscribes_is_in_or_out(
-    processes: ProcessStage,
+    processes: BpmnStage,
 ) -> None:
     stage = processes.stage
 
@@ -173,7 +173,7 @@ async def test_b3_fault_60_a_broadcast_against_the_commit_that_subscribes_is_in_
 
 
 async def test_b4_b5_a_message_against_the_signal_that_interrupts_its_receiver_takes_one_way(
-    processes: ProcessStage,
+    processes: BpmnStage,
 ) -> None:
     stage = processes.stage
 
@@ -194,7 +194,7 @@ async def test_b4_b5_a_message_against_the_signal_that_interrupts_its_receiver_t
     await stage.explore(prepare, deep=True)
 
 
-async def test_b4_b5_a_message_and_an_interrupting_signal_at_once_take_one_way(processes: ProcessStage) -> None:
+async def test_b4_b5_a_message_and_an_interrupting_signal_at_once_take_one_way(processes: BpmnStage) -> None:
     stage = processes.stage
 
     async def prepare() -> Duel:
@@ -220,7 +220,7 @@ STUCK = f"""
 """
 
 
-async def test_b10_a_retry_against_set_variables_loses_neither(processes: ProcessStage) -> None:
+async def test_b10_a_retry_against_set_variables_loses_neither(processes: BpmnStage) -> None:
     stage = processes.stage
 
     async def prepare() -> Duel:
@@ -251,7 +251,7 @@ STARTED = """
 
 
 async def test_b3_fault_61_two_processes_that_deploy_one_file_give_one_instance_per_start_event(
-    processes: ProcessStage,
+    processes: BpmnStage,
 ) -> None:
     stage = processes.stage
 
@@ -272,7 +272,7 @@ async def test_b3_fault_61_two_processes_that_deploy_one_file_give_one_instance_
     await stage.explore(prepare)
 
 
-async def test_b3_fault_61_two_senders_of_a_signal_start_one_instance_each(processes: ProcessStage) -> None:
+async def test_b3_fault_61_two_senders_of_a_signal_start_one_instance_each(processes: BpmnStage) -> None:
     stage = processes.stage
 
     async def prepare() -> Duel:

@@ -10,7 +10,7 @@ from hark.kernel.result import TurnResult
 from hark.model.decisions import NewInstance
 from hark.model.errors import Duplicate, NoTarget
 from hark.model.lanes import BPMN, GRAPHS
-from hark.model.trigger import AutomaticStart
+from hark.model.trigger import Trigger
 from hark.programs.bpmn.bpmn_spec import START, step_of_start
 from tests.support.stage import Duel, Stage, part
 
@@ -22,7 +22,7 @@ _texts = count()
 def process(*elements: str) -> Deploy:
     """A new version of the process `p`, which a broadcast and a message start."""
     kinds: list[Any] = ["broadcast", "message"]
-    starts = [AutomaticStart(kind=kind, name="go", element=step_of_start(e)) for e in elements for kind in kinds]
+    starts = [Trigger(kind=kind, name="go", element=step_of_start(e)) for e in elements for kind in kinds]
     return Deploy(
         name="p", kind=BPMN, queue=GRAPHS, initial=START, source="{}", digest=str(next(_texts)), starts=starts
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One-call turns beside other turns: they lock in the same order, and read only what the lock protects.
+"""Call turns beside other turns: they lock in the same order, and read only what the lock protects.
 
 A call cannot be stopped in its middle, but it waits for locks there. So the other turn stops at each of its statements,
 and the call runs until it waits or ends. Tests of other files run in both ways too: see `IN_BOTH_WAYS`.

@@ -9,11 +9,11 @@ from hark.kernel.requests import Capacity, Commit, Deploy, DeployGroup, StartIns
 from hark.model.activation import TASK_TRAITS, Claim
 from hark.model.decisions import NewInstance
 from hark.model.lanes import BPMN, GRAPHS
-from hark.model.trigger import AutomaticStart
-from hark.programs.bpmn.bpmn_spec import ProcessSource, encode_process, step_of_start
+from hark.model.trigger import Trigger
+from hark.programs.bpmn.bpmn_spec import BpmnSource, encode_bpmn, step_of_start
 from hark.programs.bpmn.file import read_bpmn
-from hark.programs.bpmn.interpreter.bpmn_graph import ProcessGraph
-from hark.programs.bpmn.interpreter.bpmn_interpreter import run_process
+from hark.programs.bpmn.interpreter.bpmn_graph import BpmnGraph
+from hark.programs.bpmn.interpreter.bpmn_interpreter import run_bpmn
 from hark.programs.bpmn.interpreter.instance_state import view
 from hark.programs.jobs.job_services import TaskOutput
 from tests.support.stage import Stage
@@ -26,34 +26,34 @@ def deployment(body: str, more: str = "") -> DeployGroup:
     text = f'{HEAD}{more}<process id="p" isExecutable="true">{body}</process></definitions>'
     [spec] = read_bpmn(text.encode()).processes
     starts = [
-        AutomaticStart(kind="broadcast", name=node.event.name, element=step_of_start(node.id))
+        Trigger(kind="broadcast", name=node.event.name, element=step_of_start(node.id))
         for node in spec.starts
         if node.event is not None and node.event.kind == "signal"
     ]
-    source = encode_process(ProcessSource(spec, text))
+    source = encode_bpmn(BpmnSource(spec, text))
     deploy = Deploy(name="p", kind=BPMN, queue=GRAPHS, source=source, digest=source, starts=starts)
     return DeployGroup(deploys=[deploy])
 
 
-class ProcessStage:
+class BpmnStage:
     """Instances of the newest version of the process `p`."""
 
     max_payload = 1_000_000
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self._graphs: dict[int, ProcessGraph] = {}
+        self._graphs: dict[int, BpmnGraph] = {}
 
     # -- what the interpreter needs ----------------------------------------------------------------
 
-    async def process(self, definition: str, version: int) -> ProcessGraph:
+    async def process(self, definition: str, version: int) -> BpmnGraph:
         if version not in self._graphs:
-            from hark.programs.bpmn.bpmn_spec import decode_process
+            from hark.programs.bpmn.bpmn_spec import decode_bpmn
 
             source = await self.stage.eye.fetchval(
                 "SELECT source FROM definitions WHERE name = $1 AND version = $2", definition, version
             )
-            self._graphs[version] = ProcessGraph(decode_process(source).process)
+            self._graphs[version] = BpmnGraph(decode_bpmn(source).process)
         return self._graphs[version]
 
     async def outputs(self, ids: Iterable[str]) -> dict[str, TaskOutput]:
@@ -77,7 +77,7 @@ class ProcessStage:
 
     async def decided(self, claim: Claim) -> Commit:
         """The outcome of an activation, not committed yet."""
-        return Commit(claim=claim, decision=await run_process(claim, self))  # type: ignore[arg-type]
+        return Commit(claim=claim, decision=await run_bpmn(claim, self))  # type: ignore[arg-type]
 
     async def begun(self, id: str, variables: str = "{}", **options: Any) -> Commit:
         """The outcome of the first activation of a new instance, not committed yet."""

@@ -1,6 +1,6 @@
 """Path coverage as values: what is taken, what is missed, and the sums over several apps."""
 
-from hark.programs.bpmn.bpmn_spec import FlowSpec, NodeSpec, ProcessSpec
+from hark.programs.bpmn.bpmn_spec import BpmnSpec, FlowSpec, NodeSpec
 from hark.views.bpmn_coverage import PathCoverage, added, covered
 
 NODES = (
@@ -10,7 +10,7 @@ NODES = (
 FLOWS = (
     FlowSpec("f1", 0, 1), FlowSpec("f2", 1, 2, name="in stock"), FlowSpec("f3", 1, 3), FlowSpec("f4", 2, 3),
 )  # fmt: skip
-ORDER = ProcessSpec("order", NODES, FLOWS)
+ORDER = BpmnSpec("order", NODES, FLOWS)
 
 
 def test_d6_coverage_lists_what_was_taken_and_what_was_missed_in_the_order_of_the_file() -> None:
@@ -30,11 +30,11 @@ def test_d6_the_text_of_coverage_names_the_ends_of_each_missed_flow() -> None:
 
 
 def test_d6_a_process_without_flows_is_covered() -> None:
-    assert covered(ProcessSpec("small", NODES[:1]), 1, {}).ratio == 1.0
+    assert covered(BpmnSpec("small", NODES[:1]), 1, {}).ratio == 1.0
 
 
 def test_d6_coverages_of_one_process_add_up_and_those_of_another_text_stay_apart() -> None:
-    other = ProcessSpec("order", NODES, FLOWS[:2])
+    other = BpmnSpec("order", NODES, FLOWS[:2])
     sums = added([covered(ORDER, 1, {"f1": 1}), covered(other, 1, {}), covered(ORDER, 1, {"f1": 1, "f2": 1})])
     assert [(one.process, len(one.flows), one.taken) for one in sums] == [
         ("order", 4, ["f1", "f2"]),

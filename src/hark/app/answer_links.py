@@ -28,7 +28,7 @@ from hark.store.protocol import Store, StoreFault
 _log = get_logger()
 _REFRESH = 60.0  # seconds between two reads
 _REFRESH_UNKNOWN = 5.0  # seconds, while no address is known
-_CALM = 1.0  # seconds between two reads for unknown secrets: anyone can invent those
+_BETWEEN_LOOKUPS = 1.0  # seconds between two reads for unknown secrets: anyone can invent those
 
 
 class AnswerLinks:
@@ -80,7 +80,7 @@ class AnswerLinks:
     async def look_up(self, token: str, store: Store) -> None:
         """Read the secrets if this token names one that is not known yet."""
         if self.uses_stored_secret and not self.keys.has(key_of(token)) and time.monotonic() >= self._next_lookup:
-            self._next_lookup = time.monotonic() + _CALM
+            self._next_lookup = time.monotonic() + _BETWEEN_LOOKUPS
             await self.read(store)
 
     # -- links --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hark.app.core import Core
 from hark.app.handle import Target
 from hark.engine.callers.waiting import AwakeableOpen
 from hark.engine.turns.reply import Reply
-from hark.kernel.requests import ClaimAwakeable, SettleAwakeable
+from hark.kernel.requests import AssignAwakeable, SettleAwakeable
 from hark.model import json
 from hark.model.decisions import Settle
 from hark.model.errors import NotFound
@@ -108,7 +108,7 @@ class AnswerVerbs(Core):
             task = await app.claim(question.id, by="ann")
         """
         id, name = check_awakeable_id(awakeable_id), check_name(by, "by")
-        return self._ask(ClaimAwakeable(awakeable=id, by=name, via=check_name(via, "via")), self._show)
+        return self._ask(AssignAwakeable(awakeable=id, by=name, via=check_name(via, "via")), self._show)
 
     def unclaim(self, awakeable_id: str, *, via: str = "python") -> Reply[Awakeable]:
         """Give a claimed awakeable back, so that another person can claim it. Without a claim this changes nothing.
@@ -124,7 +124,7 @@ class AnswerVerbs(Core):
             NotFound: There is no such awakeable.
             AlreadySettled: It is settled; `.status`, `.by` and `.at` say how.
         """
-        request = ClaimAwakeable(awakeable=check_awakeable_id(awakeable_id), via=check_name(via, "via"))
+        request = AssignAwakeable(awakeable=check_awakeable_id(awakeable_id), via=check_name(via, "via"))
         return self._ask(request, self._show)
 
     def _show(self, row: AwakeableRow) -> Awakeable:

@@ -13,15 +13,15 @@ from hark.model.errors import InvalidDefinition, InvalidInput
 from hark.model.lanes import BPMN, GRAPHS
 from hark.model.names import check_name
 from hark.model.problem import Problem
-from hark.model.trigger import AutomaticStart
-from hark.programs.bpmn.bpmn_spec import START, NodeSpec, ProcessSource, ProcessSpec, encode_process, step_of_start
+from hark.model.trigger import Trigger
+from hark.programs.bpmn.bpmn_spec import START, BpmnSource, BpmnSpec, NodeSpec, encode_bpmn, step_of_start
 from hark.programs.bpmn.file import BpmnFile, read_bpmn
-from hark.programs.bpmn.interpreter.timers import starts_of_timer
+from hark.programs.bpmn.interpreter.timers import triggers_of_timer
 from hark.programs.expressions.error import ExpressionError
 from hark.programs.expressions.sources import evaluate
 
 
-def read_process_file(data: bytes | str, now: int, *, ignore_extensions: bool = False) -> tuple[BpmnFile, list[Deploy]]:
+def read_bpmn_file(data: bytes | str, now: int, *, ignore_extensions: bool = False) -> tuple[BpmnFile, list[Deploy]]:
     """A BPMN file, and the requests that deploy its processes. `now` is the time, µs since 1970, for timers.
 
     Raises:
@@ -31,8 +31,8 @@ def read_process_file(data: bytes | str, now: int, *, ignore_extensions: bool = 
     return file, [_request(process, file.xml, now) for process in file.processes]
 
 
-def _request(process: ProcessSpec, xml: str, now: int) -> Deploy:
-    source = encode_process(ProcessSource(process, xml))
+def _request(process: BpmnSpec, xml: str, now: int) -> Deploy:
+    source = encode_bpmn(BpmnSource(process, xml))
     return Deploy(
         name=process.id,
         kind=BPMN,
@@ -41,17 +41,17 @@ def _request(process: ProcessSpec, xml: str, now: int) -> Deploy:
         source=source,
         # Of the text and of what was read from it: a later version of Hark may read more.
         digest=sha256(source.encode()).hexdigest(),
-        starts=automatic_starts(process, now),
+        starts=triggers_of(process, now),
     )
 
 
-def automatic_starts(process: ProcessSpec, now: int) -> list[AutomaticStart]:
+def triggers_of(process: BpmnSpec, now: int) -> list[Trigger]:
     """What starts instances of a process by itself: its start events for signals, messages and timers.
 
     Raises:
         InvalidDefinition: The name or the time of one cannot be evaluated: there are no variables before the start.
     """
-    found: list[AutomaticStart] = []
+    found: list[Trigger] = []
     problems: list[Problem] = []
     for node in process.starts:
         try:
@@ -64,17 +64,17 @@ def automatic_starts(process: ProcessSpec, now: int) -> list[AutomaticStart]:
     return found
 
 
-def _starts_of(node: NodeSpec, now: int) -> list[AutomaticStart]:
+def _starts_of(node: NodeSpec, now: int) -> list[Trigger]:
     event, element = node.event, step_of_start(node.id)
     if event is None:
         return []
     match event.kind:
         case "signal":
-            return [AutomaticStart(kind="broadcast", name=_name(event.name, "signal"), element=element)]
+            return [Trigger(kind="broadcast", name=_name(event.name, "signal"), element=element)]
         case "message":
-            return [AutomaticStart(kind="message", name=_name(event.name, "message"), element=element)]
+            return [Trigger(kind="message", name=_name(event.name, "message"), element=element)]
         case "timer":
-            return starts_of_timer(event, element, now)
+            return triggers_of_timer(event, element, now)
         case _:
             return []
 

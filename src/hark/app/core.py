@@ -9,7 +9,7 @@ from hark.app.answer_links import AnswerLinks
 from hark.app.handle import Handle
 from hark.app.nats_option import NatsOption
 from hark.app.new_instances import StartBuilder
-from hark.app.registered_jobs import JobBook
+from hark.app.registered_jobs import RegisteredJobs
 from hark.engine.tasks.definition_sources import DefinitionSources
 from hark.engine.turns.clerk import Clerk
 from hark.engine.turns.reply import Reply
@@ -30,7 +30,7 @@ class Core:
     _clerk: Clerk
     _registry: Registry
     _starts: StartBuilder
-    _jobs: JobBook
+    _jobs: RegisteredJobs
     _sources: DefinitionSources
     _links: AnswerLinks
     _nats: NatsOption

@@ -23,11 +23,11 @@ _ENDINGS = (".bpmn", ".xml")  # .bpmn20.xml too
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-8 and UTF-16
 
 
-def load_process_program() -> LaneProgram:
+def load_bpmn_program() -> LaneProgram:
     """What runs the lane of processes."""
-    from hark.programs.bpmn.interpreter.bpmn_program import ProcessProgram
+    from hark.programs.bpmn.interpreter.bpmn_program import BpmnProgram
 
-    return ProcessProgram()
+    return BpmnProgram()
 
 
 class DeployVerbs(Core):
@@ -99,9 +99,9 @@ class DeployVerbs(Core):
         return self._ask(request, lambda version: [deployed(version)])
 
     def _deploy_bpmn(self, data: bytes | str, ignore_extensions: bool) -> Reply[Deployed]:
-        from hark.app.bpmn_deployment import read_process_file  # what reads BPMN is loaded when it is used
+        from hark.app.bpmn_deployment import read_bpmn_file  # what reads BPMN is loaded when it is used
 
-        _, requests = read_process_file(data, self._clerk.now(), ignore_extensions=ignore_extensions)
+        _, requests = read_bpmn_file(data, self._clerk.now(), ignore_extensions=ignore_extensions)
         names = [request.name for request in requests]
         return self._ask(DeployGroup(deploys=requests), lambda versions: list(zip(names, versions, strict=True)))
 

@@ -20,7 +20,7 @@ from hark.engine.observe import metrics
 from hark.engine.observe.metric_families import Family, families
 from hark.engine.tasks.outside_tasks import OutsideTasks
 from hark.engine.turns.reply import Reply
-from hark.kernel.requests import RecordOrigin, TakeNote
+from hark.kernel.requests import CommitNote, RecordOrigin
 from hark.model.errors import InvalidInput
 from hark.model.job_report import JobReport
 from hark.model.json import check_text, dump
@@ -128,7 +128,7 @@ class DoorAccess:
         """Send the store one small statement. The reply raises `StoreUnavailable` if it does not answer."""
 
         async def ask(store: Store) -> None:
-            await store.read(sql.any_marks)
+            await store.read(sql.any_pending_delivery)
 
         return self.app._read(ask)
 
@@ -288,7 +288,7 @@ class DoorAccess:
             schema=compile_schema(schema)[0],
             assignees=dump(names) if names else None,
         )
-        return self.app._ask(TakeNote(note=note), lambda made: str(made.id))
+        return self.app._ask(CommitNote(note=note), lambda made: str(made.id))
 
     @property
     def turns(self) -> int:

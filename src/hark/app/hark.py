@@ -18,13 +18,13 @@ from hark.app.arguments import (
     check_rates,
     seconds,
 )
-from hark.app.deploying import DeployVerbs, load_process_program
+from hark.app.deploying import DeployVerbs, load_bpmn_program
 from hark.app.handlers import HandlerVerbs
 from hark.app.nats_option import NatsOption
 from hark.app.new_instances import StartBuilder, program_of
 from hark.app.operating import OperationVerbs
 from hark.app.reading import ReadVerbs
-from hark.app.registered_jobs import JobBook, job_of, load_job_program
+from hark.app.registered_jobs import RegisteredJobs, job_of, load_job_program
 from hark.app.scheduling import ScheduleVerbs
 from hark.app.signalling import SignalVerbs
 from hark.app.starting import StartVerbs
@@ -158,8 +158,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._clerk.beside.append(lambda: self._links.follow(lambda: self._clerk.store))
         self._registry = Registry()
         self._registry.add_lane(JOB, LazyProgram(TASK_TRAITS, load_job_program))
-        self._registry.add_lane(BPMN, LazyProgram(TASK_TRAITS, load_process_program))
-        self._jobs = JobBook(self._max_payload)
+        self._registry.add_lane(BPMN, LazyProgram(TASK_TRAITS, load_bpmn_program))
+        self._jobs = RegisteredJobs(self._max_payload)
         self._starts = StartBuilder(self._registry, self._jobs, limits, self._max_payload, self.register)
         self._sources = DefinitionSources(self._clerk, self._registry)
         self._services = WorkerServices(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from hark.app.arguments import check_tags, optional_name
-from hark.app.registered_jobs import JobBook, job_of
+from hark.app.registered_jobs import RegisteredJobs, job_of
 from hark.engine.worker.registry import Program, Registry
 from hark.kernel.limits import Limits
 from hark.model import json
@@ -63,7 +63,7 @@ class StartBuilder:
     def __init__(
         self,
         registry: Registry,
-        jobs: JobBook,
+        jobs: RegisteredJobs,
         limits: Limits,
         max_payload: int,
         register: Callable[[Any], object],

@@ -19,7 +19,7 @@ from hark.model import json
 from hark.model.errors import InvalidDefinition
 from hark.model.lanes import GRAPHS
 from hark.model.problem import Problem
-from hark.model.trigger import AutomaticStart, new_schedule
+from hark.model.trigger import Trigger, new_schedule
 
 if TYPE_CHECKING:
     from hark.programs.jobs.file import Job
@@ -43,7 +43,7 @@ def load_job_program() -> LaneProgram:
     return JobProgram()
 
 
-class JobBook:
+class RegisteredJobs:
     """The registered jobs of one app, by name. The last one registered under a name counts."""
 
     def __init__(self, max_payload: int) -> None:
@@ -134,7 +134,7 @@ def gates_of(job: Job) -> list[str]:
     return list(dict.fromkeys(gate for gate in gates if gate is not None and is_registered_gate(gate)))
 
 
-def schedule_of_job(name: str, spec: ScheduleSpec, state: str) -> AutomaticStart:
+def schedule_of_job(name: str, spec: ScheduleSpec, state: str) -> Trigger:
     """The schedule of a job file, under the name of its job. `state` is the first state for the input of `spec`.
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hark.kernel import settle
-from hark.kernel.requests import ClaimAwakeable
+from hark.kernel.requests import AssignAwakeable
 from hark.model.errors import AlreadyClaimed, HarkError, NotFound
 from hark.model.names import instance_of
 from hark.store import statements as sql
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def plan(turn: Turn) -> None:
     """Lock the owners, as settle.py does."""
     unknown = set()
-    for request in turn.batch.of(ClaimAwakeable):
+    for request in turn.batch.of(AssignAwakeable):
         if request.task_id is not None:
             turn.locks.ids.add(request.task_id)
         owner = None if request.read_owner else instance_of(request.awakeable)
@@ -36,7 +36,7 @@ async def plan(turn: Turn) -> None:
 
 async def apply(turn: Turn) -> None:
     """After the settlements of the same turn."""
-    requests = turn.batch.of(ClaimAwakeable)
+    requests = turn.batch.of(AssignAwakeable)
     if not requests:
         return
     ids = sorted({request.awakeable for request in requests})
@@ -64,7 +64,7 @@ async def apply(turn: Turn) -> None:
         await turn.tx.fetch(sql.claim_awakeables, sorted(claimed.items()))
 
 
-def _refusal(turn: Turn, request: ClaimAwakeable, state: sql.AwakeableState, holder: str | None) -> HarkError | None:
+def _refusal(turn: Turn, request: AssignAwakeable, state: sql.AwakeableState, holder: str | None) -> HarkError | None:
     if state.status != "PENDING":
         assert state.resolved_at is not None
         return settle.already_settled(state.id, state.status, state.answered_by, state.resolved_at)
@@ -82,7 +82,7 @@ def _refusal(turn: Turn, request: ClaimAwakeable, state: sql.AwakeableState, hol
     return settle.not_assigned(state, request.by, "claim")
 
 
-def _record(turn: Turn, request: ClaimAwakeable, state: sql.AwakeableState, holder: str | None) -> None:
+def _record(turn: Turn, request: AssignAwakeable, state: sql.AwakeableState, holder: str | None) -> None:
     asker = state.task_id or state.instance_id
     if request.by is None:
         turn.history.event(asker, "unclaimed", None, awakeable=state.id, by=holder, via=request.via)

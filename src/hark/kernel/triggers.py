@@ -1,6 +1,6 @@
-"""Instances that broadcasts and messages start, and the automatic starts that a deployed definition brings.
+"""Instances that broadcasts and messages start, and the triggers that a deployed definition brings.
 
-A broadcast starts an instance of every definition that has an automatic start for its name, and counts them. They do
+A broadcast starts an instance of every definition that has a trigger for its name, and counts them. They do
 not receive the broadcast itself: its subscribers were read before they existed. A message starts one only if no
 live instance takes it. What a schedule starts is in schedules.py.
 """
@@ -27,14 +27,14 @@ class Triggered:
     __slots__ = ("by_broadcast", "by_message", "names", "started")
 
     def __init__(self) -> None:
-        self.names: set[str] = set()  # of broadcasts that have automatic starts
+        self.names: set[str] = set()  # of broadcasts that have triggers
         self.by_broadcast: list[Publish] = []
         self.by_message: list[Message] = []
         self.started: dict[Publish, int] = {}  # how many instances a broadcast has started
 
 
 def replace(turn: Turn, deploy: Deploy, version: int) -> None:
-    """Replace the automatic starts of a definition by those of this version; `remove` deletes them.
+    """Replace the triggers of a definition by those of this version; `remove` deletes them.
 
     Nothing is written here: the rows are locked after the instances, see schedules.py."""
     turn.schedules.deployed[deploy.name] = (() if deploy.remove else tuple(deploy.starts), version)
@@ -76,7 +76,7 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
         if isinstance(cause, Message):
             cause.result = answer
             if isinstance(answer, NotFound) and sent is not None:
-                message.give_up(turn, cause, sent)  # undeployed since the turn read its automatic starts
+                message.give_up(turn, cause, sent)  # undeployed since the turn read its triggers
             elif isinstance(answer, Exception):
                 message.report(turn, cause)
         elif not isinstance(answer, Exception):

@@ -64,7 +64,7 @@ async def run_turn(
     capacity: Capacity | None = None,
     *,
     sweep: bool = False,
-    marks: bool = False,
+    pending_deliveries: bool = False,
     run_ahead: bool = True,
 ) -> TurnResult:
     """Carry out these requests in a transaction; the caller commits it.
@@ -77,7 +77,7 @@ async def run_turn(
             again, so that the same requests can run again after a rollback.
         capacity: What to claim for a worker, or None to claim nothing.
         sweep: Fire what is due.
-        marks: Deliver a chunk of the marks that large broadcasts left.
+        pending_deliveries: Deliver a chunk of what large broadcasts have left.
         run_ahead: False while the worker stops: a `Next` is queued instead of running ahead.
 
     Returns:
@@ -120,8 +120,8 @@ async def run_turn(
         outside_claims.plan(turn)
         task_notes.plan(turn)
         children.plan_news(turn)
-    if rare or marks:
-        await broadcast.plan(turn, deliver_marks=marks or bool(sweeps))
+    if rare or pending_deliveries:
+        await broadcast.plan(turn, deliver_pending=pending_deliveries or bool(sweeps))
     commit.plan(turn)
     # The lock, and the first reads under it.
     await locks.acquire()
@@ -129,7 +129,7 @@ async def run_turn(
     receivers = broadcast.receivers(turn)
     parked = [row for row in turn.rows.values() if row.status in PARKED or row.id in receivers]
     if locks.has_runs and len(batch.of(Deliver)) == len(requests):
-        # No signal wakes a run. A mark of a large broadcast does, and may be delivered in the same turn.
+        # No signal wakes a run. A pending delivery does, and may be delivered in the same turn.
         parked = [row for row in parked if row.kind not in INTERPRETED or row.id in receivers]
     await load_waits(tx, parked)
     # The verbs, in an order in which each sees what the ones before it did.
@@ -148,7 +148,7 @@ async def run_turn(
     await schedules.apply(turn)
     await start.apply(turn, seen_before)
     await schedules.record(turn)
-    await broadcast.deliver_marked(turn)  # before anything newer
+    await broadcast.deliver_chunk(turn)  # before anything newer
     if batch.deliveries:
         await deliver.apply(turn, seen_before)
     if rare:
@@ -158,7 +158,7 @@ async def run_turn(
             await sent.record(turn)
         await children.apply_news(turn)
     await turn.inbox.flush()
-    if rare or marks:
+    if rare or pending_deliveries:
         await broadcast.record(turn)
     await settle.apply(turn)
     if rare:

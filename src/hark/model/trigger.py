@@ -1,4 +1,4 @@
-"""AutomaticStart: what starts instances of a definition by itself.
+"""Trigger: what starts instances of a definition by itself.
 
 A schedule and a timer start one at each tick, a broadcast one each time it is sent, a message one if no live instance
 takes it. `Hark.schedule` makes schedules; a deployed definition brings its own (`Deploy.starts`).
@@ -19,8 +19,8 @@ Overlap = Literal["skip", "allow", "queue"]
 MAX_CATCH_UP = 1000
 
 
-class AutomaticStart(Struct, frozen=True, kw_only=True):
-    """One automatic start of a definition.
+class Trigger(Struct, frozen=True, kw_only=True):
+    """One trigger of a definition.
 
     `name` is that of the schedule, the broadcast or the message; a timer has none. `state` is the first state of the
     instances, as `StartBuilder` builds it from an input; without one, an instance that a broadcast or a message starts
@@ -53,7 +53,7 @@ def new_schedule(
     overlap: Any = "skip",
     catch_up: Any = 1,
     correlation_key: str | None = None,
-) -> AutomaticStart:
+) -> Trigger:
     """A schedule with these options, checked.
 
     Raises:
@@ -63,7 +63,7 @@ def new_schedule(
         raise InvalidInput(f"overlap={overlap!r}: give 'skip', 'allow' or 'queue'.")
     if type(catch_up) is not int or not 0 <= catch_up <= MAX_CATCH_UP:
         raise InvalidInput(f"catch_up={catch_up!r}: give a whole number from 0 to {MAX_CATCH_UP}.")
-    return AutomaticStart(
+    return Trigger(
         kind="schedule", name=name, state=state, timing=check_timing(cron, every, timezone), overlap=overlap,
         catch_up=catch_up, correlation_key=correlation_key,
     )  # fmt: skip

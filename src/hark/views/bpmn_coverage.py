@@ -12,7 +12,7 @@ from typing import Any
 
 from hark.model.errors import NotFound
 from hark.model.lanes import BPMN
-from hark.programs.bpmn.bpmn_spec import ProcessSpec, decode_process
+from hark.programs.bpmn.bpmn_spec import BpmnSpec, decode_bpmn
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -72,7 +72,7 @@ class PathCoverage:
         return "\n".join([head, *(f"  missed {flow.id}: {flow.text}" for flow in self.flows if not flow.count)])
 
 
-def covered(process: ProcessSpec, version: int, counts: Mapping[str, int]) -> PathCoverage:
+def covered(process: BpmnSpec, version: int, counts: Mapping[str, int]) -> PathCoverage:
     """The coverage of a process by these counts of its flows."""
     names = [node.name or node.id for node in process.nodes]
     flows = []
@@ -137,7 +137,7 @@ class MovedFeed:
     async def _covered(self, store: Store, process: str, version: int) -> PathCoverage:
         [row] = await store.read(reads.sources_of, [(process, version)])
         assert row.source is not None
-        return covered(decode_process(row.source).process, version, self._counts.get((process, version), {}))
+        return covered(decode_bpmn(row.source).process, version, self._counts.get((process, version), {}))
 
 
 async def _versions(store: Store) -> list[tuple[str, int]]:

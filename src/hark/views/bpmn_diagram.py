@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hark.model import json
 from hark.model.errors import NotFound
 from hark.model.values import Instance, Wait
-from hark.programs.bpmn.bpmn_spec import decode_process
+from hark.programs.bpmn.bpmn_spec import decode_bpmn
 from hark.programs.bpmn.diagram_marks import Marks
 from hark.store import reads
 from hark.store.protocol import Store
@@ -27,7 +27,7 @@ async def xml_of(store: Store, name: str, version: int) -> str:
     sources = await store.read(reads.sources_of, [(name, version)])
     if not sources or sources[0].source is None:
         raise NotFound(f"There is no deployed process {name!r} of version {version}. `GET /definitions` lists names.")
-    return decode_process(sources[0].source).xml
+    return decode_bpmn(sources[0].source).xml
 
 
 async def marks_of(store: Store, instance: Instance) -> Marks:

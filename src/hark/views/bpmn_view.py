@@ -10,7 +10,7 @@ from hark.programs.bpmn.interpreter.instance_state import view
 from hark.store.reads import InstanceRow
 
 
-def process_states(rows: Sequence[InstanceRow]) -> dict[str, Any]:
+def bpmn_states(rows: Sequence[InstanceRow]) -> dict[str, Any]:
     """The `state` of these processes, by id."""
     # A called process that could not start has no step.
     return {row.id: view(row.state, row.step or START) for row in rows}

@@ -12,18 +12,18 @@ from typing import Any
 from hark.kernel.wait_kinds import UnfinishedChild
 from hark.model.errors import no_instance
 from hark.model.values import TERMINAL, Blocker, Waiting
-from hark.programs.bpmn.bpmn_spec import decode_process
+from hark.programs.bpmn.bpmn_spec import decode_bpmn
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import WhyInstance
-from hark.views.bpmn_view import process_states
+from hark.views.bpmn_view import bpmn_states
 from hark.views.job_descendants import live_workers
 
-_MOST = 20  # elements, incidents and tasks that are shown
+_MAX_SHOWN = 20  # elements, incidents and tasks that are shown
 
 
 @dataclass(frozen=True)
-class ProcessPosition:
+class BpmnPosition:
     """Where a process is.
 
     Attributes:
@@ -46,10 +46,10 @@ class ProcessPosition:
         counts = Counter(self.tokens)
         shown = [
             self.label(element) if count == 1 else f"{self.label(element)} ({count} times)"
-            for element, count in list(counts.items())[:_MOST]
+            for element, count in list(counts.items())[:_MAX_SHOWN]
         ]
-        if len(counts) > _MOST:
-            shown.append(f"{len(counts) - _MOST} more elements")
+        if len(counts) > _MAX_SHOWN:
+            shown.append(f"{len(counts) - _MAX_SHOWN} more elements")
         if not shown:
             return ""
         listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
@@ -64,7 +64,7 @@ class ProcessPosition:
         return replace(waiting, note=place if waiting.note is None else f"{place}: {waiting.note}")
 
 
-async def read_position(store: Store, row: WhyInstance) -> ProcessPosition:
+async def read_position(store: Store, row: WhyInstance) -> BpmnPosition:
     """Where a process is, from its row and its definition."""
     rows = await store.read(reads.read_instances, ids=[row.id])
     if not rows:
@@ -72,12 +72,12 @@ async def read_position(store: Store, row: WhyInstance) -> ProcessPosition:
     sources = await store.read(reads.sources_of, [(row.definition, row.version)])
     names = {}
     if sources and sources[0].source is not None:
-        names = {node.id: node.name for node in decode_process(sources[0].source).process.nodes if node.name}
-    state = process_states(rows)[row.id]
-    return ProcessPosition(names, state["tokens"], state["incidents"])
+        names = {node.id: node.name for node in decode_bpmn(sources[0].source).process.nodes if node.name}
+    state = bpmn_states(rows)[row.id]
+    return BpmnPosition(names, state["tokens"], state["incidents"])
 
 
-def incident_blockers(row: WhyInstance, position: ProcessPosition) -> list[Blocker]:
+def incident_blockers(row: WhyInstance, position: BpmnPosition) -> list[Blocker]:
     """The incidents of a process, and how to go on."""
     again = (
         "" if row.status in TERMINAL else f" Correct the cause, then run `hark instance retry {shlex.quote(row.id)}`."
@@ -87,12 +87,12 @@ def incident_blockers(row: WhyInstance, position: ProcessPosition) -> list[Block
             "incident",
             f"Incident at {position.label(incident['element'])}: {str(incident['error']).rstrip('.')}.{again}",
         )
-        for incident in position.incidents[:_MOST]
+        for incident in position.incidents[:_MAX_SHOWN]
     ]
 
 
 async def handler_blockers(
-    store: Store, position: ProcessPosition, children: Sequence[UnfinishedChild], here: Container[str]
+    store: Store, position: BpmnPosition, children: Sequence[UnfinishedChild], here: Container[str]
 ) -> list[Blocker]:
     """The service tasks and called processes that could run and do not, because no worker has what they need."""
     runnable = [child for child in children if child.status == "runnable"]

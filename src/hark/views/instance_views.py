@@ -73,7 +73,7 @@ async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
     jobs = [row for row in rows if row.kind == "job"]
     states = await _states_of_jobs(store, jobs) if jobs else {}
     if processes := [row for row in rows if row.kind == "bpmn"]:
-        states |= _states_of_processes(processes)
+        states |= _states_of_bpmn(processes)
     return {
         row.id: _instance(row, waits.get(row.id, ()), states[row.id] if row.id in states else _value(row.state))
         for row in rows
@@ -86,10 +86,10 @@ async def _states_of_jobs(store: Store, rows: Sequence[reads.InstanceRow]) -> di
     return await job_states(store, rows)
 
 
-def _states_of_processes(rows: Sequence[reads.InstanceRow]) -> dict[str, Any]:
-    from hark.views.bpmn_view import process_states  # only programs with processes need it
+def _states_of_bpmn(rows: Sequence[reads.InstanceRow]) -> dict[str, Any]:
+    from hark.views.bpmn_view import bpmn_states  # only programs with processes need it
 
-    return process_states(rows)
+    return bpmn_states(rows)
 
 
 async def get(store: Store, target: str) -> Instance:

@@ -29,9 +29,9 @@ from hark.views.next_attempts import NextAttempt, next_attempts
 from hark.views.worker_info import heartbeat, name_of, serves
 
 if TYPE_CHECKING:
-    from hark.views.bpmn_why import ProcessPosition
+    from hark.views.bpmn_why import BpmnPosition
 
-_MOST = 20  # near misses shown
+_MAX_SHOWN = 20  # near misses shown
 
 
 async def explain(store: Store, target: str, here: Container[str]) -> Why:
@@ -78,7 +78,7 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
 
 async def _position(
     store: Store, row: WhyInstance, children: Mapping[str, list[UnfinishedChild]], here: Container[str]
-) -> tuple[ProcessPosition, list[Blocker]]:
+) -> tuple[BpmnPosition, list[Blocker]]:
     """Where a process is, and what keeps parts of it from going on."""
     from hark.views import bpmn_why  # only programs with processes need it
 
@@ -167,7 +167,7 @@ async def _waits_of_tasks(store: Store, row: WhyInstance) -> _TaskWaits:
     if row.lane not in INTERPRETED or row.task_state is not None or row.status in TERMINAL:
         return []
     low, high = run_events.task_range(row.id)
-    found = await store.read(reads.open_waits_of_tasks, id=row.id, low=low, high=high, size=_MOST)
+    found = await store.read(reads.open_waits_of_tasks, id=row.id, low=low, high=high, size=_MAX_SHOWN)
     return [(wait.task, OpenWait(*(getattr(wait, name) for name in OpenWait.__struct_fields__))) for wait in found]
 
 
@@ -278,7 +278,7 @@ async def _blockers_of_tasks(store: Store, row: WhyInstance, here: Container[str
         return []
     found = await job_reporting.report(store, row.id, here)
     return [Blocker("no_worker", f"Task {task.name!r}: {task.note}") for task in found.tasks if task.note is not None][
-        :_MOST
+        :_MAX_SHOWN
     ]
 
 
@@ -342,7 +342,7 @@ def _grouped(found: Iterable[NearMiss]) -> list[NearMiss]:
         group = (miss.reason, miss.kind, miss.name, miss.target)
         first = groups.get(group)
         groups[group] = miss if first is None else replace(first, count=first.count + 1)
-    return list(groups.values())[:_MOST]
+    return list(groups.values())[:_MAX_SHOWN]
 
 
 async def _inbox(store: Store, row: WhyInstance, asked: set[tuple[str, str]]) -> list[NearMiss]:

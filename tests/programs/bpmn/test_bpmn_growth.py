@@ -12,11 +12,11 @@ import pytest
 from hark.model.activation import Claim, InboxRow, WaitRow
 from hark.model.decisions import Park
 from hark.programs.bpmn.file import read_bpmn
-from hark.programs.bpmn.interpreter.bpmn_graph import ProcessGraph
-from hark.programs.bpmn.interpreter.bpmn_interpreter import run_process
-from hark.programs.bpmn.interpreter.instance_state import Catcher, load_process_state
+from hark.programs.bpmn.interpreter.bpmn_graph import BpmnGraph
+from hark.programs.bpmn.interpreter.bpmn_interpreter import run_bpmn
+from hark.programs.bpmn.interpreter.instance_state import Catcher, load_bpmn_state
 from hark.programs.jobs.job_services import TaskOutput
-from tests.bpmn.small_files import chain, process_file
+from tests.bpmn.small_files import bpmn_file, chain
 
 AROUND = '<signal id="sig" name="sig"/><message id="msg" name="msg"/>'
 MANY = "<multiInstanceLoopCharacteristics><loopCardinality>${n}</loopCardinality></multiInstanceLoopCharacteristics>"
@@ -110,24 +110,24 @@ class _Process:
     max_payload = 10**9
 
     def __init__(self, content: str) -> None:
-        [spec] = read_bpmn(process_file(content, around=AROUND)).processes
-        self._graph = ProcessGraph(spec)
+        [spec] = read_bpmn(bpmn_file(content, around=AROUND)).processes
+        self._graph = BpmnGraph(spec)
         self._step, self._state = "start", "{}"
         self._waits: dict[str, WaitRow] = {}
         self._now = 10**15
 
-    async def process(self, definition: str, version: int) -> ProcessGraph:
+    async def process(self, definition: str, version: int) -> BpmnGraph:
         return self._graph
 
     async def outputs(self, ids: Iterable[str]) -> dict[str, TaskOutput]:
         return {}
 
     def catchers(self, kind: str) -> list[Catcher]:
-        return [each for each in load_process_state(self._state).catchers if each.kind == kind]
+        return [each for each in load_bpmn_state(self._state).catchers if each.kind == kind]
 
     async def run(self, rows: list[InboxRow], variables: dict[str, Any] | None = None) -> None:
         self._now += 60_000_000
-        decision = await run_process(self._claim(rows, variables), self)  # type: ignore[arg-type]
+        decision = await run_bpmn(self._claim(rows, variables), self)  # type: ignore[arg-type]
         self._step, self._state = decision.step, decision.state
         if isinstance(decision.move, Park):
             for id in decision.move.disarm or ():

@@ -10,7 +10,7 @@ from hark.model.activation import Claim
 from hark.model.decisions import Decision, Finish, Redo
 from hark.model.errors import BpmnError, InvalidInput
 from hark.model.notes import NoteParent
-from hark.programs.bpmn.bpmn_spec import NodeSpec, ProcessSpec
+from hark.programs.bpmn.bpmn_spec import BpmnSpec, NodeSpec
 from hark.programs.bpmn.interpreter.service_tasks import new_service_task, task_graph, thrown_by
 from hark.programs.bpmn.interpreter.shared_variables import SharedVariables
 from hark.programs.jobs.job_graph import JobGraph
@@ -22,7 +22,7 @@ from hark.programs.jobs.tasks.task_state import load_task_state
 from tests.programs.bpmn.test_service_tasks import a_claim
 from tests.programs.jobs.test_task_session import Script
 
-SPEC = ProcessSpec("order", (NodeSpec("charge", "service", handler="h", retries=3, headers={"currency": "EUR"}),))
+SPEC = BpmnSpec("order", (NodeSpec("charge", "service", handler="h", retries=3, headers={"currency": "EUR"}),))
 LARGE = {"order": {"lines": list(range(500))}, "total": 7}
 Handler = Callable[[TaskContext], Any]
 

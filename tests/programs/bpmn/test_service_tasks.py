@@ -9,7 +9,7 @@ import pytest
 from hark.model import json
 from hark.model.activation import Claim
 from hark.model.errors import InvalidInput
-from hark.programs.bpmn.bpmn_spec import NodeSpec, ProcessSpec
+from hark.programs.bpmn.bpmn_spec import BpmnSpec, NodeSpec
 from hark.programs.bpmn.interpreter.service_tasks import (
     new_service_task,
     retried_state,
@@ -20,7 +20,7 @@ from hark.programs.bpmn.interpreter.service_tasks import (
 from hark.programs.jobs.job_spec import RetrySpec
 from hark.programs.jobs.tasks.task_state import BPMN_ERROR, dump_task_state, load_task_state
 
-SPEC = ProcessSpec(
+SPEC = BpmnSpec(
     "order",
     (
         NodeSpec("begin", "start"),
@@ -44,14 +44,14 @@ def test_b6_the_number_of_a_service_task_is_that_of_its_node() -> None:
     graph = task_graph(SPEC)
     assert service_nodes(SPEC) == (1, 2)
     assert [task.name for task in graph.tasks] == ["begin", "charge", "ship"]
-    assert graph.spec.is_process
+    assert graph.spec.is_bpmn
 
 
 def test_b6_retries_are_attempts_in_all_and_at_least_one() -> None:
     graph = task_graph(SPEC)
     assert graph.tasks[1].retry == RetrySpec(5, 2.5, 1.0)
     assert graph.tasks[2].retry == RetrySpec(1)
-    assert task_graph(ProcessSpec("p", (NodeSpec("a", "service"),))).tasks[0].retry.limit == 3
+    assert task_graph(BpmnSpec("p", (NodeSpec("a", "service"),))).tasks[0].retry.limit == 3
     assert graph.tasks[1].headers == {"currency": "EUR"}
 
 

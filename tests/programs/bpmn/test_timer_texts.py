@@ -9,7 +9,7 @@ import pytest
 
 from hark.model.errors import InvalidInput
 from hark.programs.bpmn.bpmn_spec import EventSpec
-from hark.programs.bpmn.interpreter.timers import first_due, next_due, starts_of_timer
+from hark.programs.bpmn.interpreter.timers import first_due, next_due, triggers_of_timer
 from hark.programs.expressions import ExpressionError
 
 HOUR = 3_600_000_000
@@ -98,7 +98,7 @@ def test_b4_a_timer_text_that_cannot_be_read_is_refused_with_advice(timer: Any, 
 
 
 def starts(timer: Any, text: str, until: Any = None) -> Any:
-    return starts_of_timer(EventSpec("timer", timer=timer, text=text, until=until), "start:Begin", NOW)
+    return triggers_of_timer(EventSpec("timer", timer=timer, text=text, until=until), "start:Begin", NOW)
 
 
 def test_b4_a_timer_start_event_becomes_an_automatic_start() -> None:

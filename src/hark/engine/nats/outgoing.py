@@ -18,7 +18,7 @@ import msgspec
 
 from hark.engine.nats.counters import NatsCounters
 from hark.engine.turns.request_queue import Queued
-from hark.kernel.requests import Deliver, SignalWithStart, TakeNote
+from hark.kernel.requests import CommitNote, Deliver, SignalWithStart
 from hark.kernel.result import TurnResult
 from hark.model.log import get_logger
 from hark.model.nats import Nats
@@ -120,7 +120,7 @@ class Outgoing:
                     case _:  # a duplicate, one that was refused, a broadcast
                         pass
         for item in items:
-            if type(item.request) is TakeNote and item.request.result is None:
+            if type(item.request) is CommitNote and item.request.result is None:
                 note = item.request.note
                 if type(note) is NoteEvents and note.run_id is not None:
                     run, task = note.run_id, note.step or ""

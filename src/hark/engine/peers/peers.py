@@ -1,6 +1,6 @@
-"""OtherProcesses: finds what other processes on the same store did, beside the turns.
+"""Peers: finds what other processes on the same store did, beside the turns.
 
-After a hint one check reads what no claim shows: marks of a broadcast, deadlines, steps of our worker that another
+After a hint one check reads what no claim shows: pending deliveries, deadlines, steps of our worker that another
 process ended, signals for the instances that our worker runs. The poll is the fallback for hints that were lost. It
 also finds workers whose lease is over, and starts retention. Used on the clerk's loop only.
 """
@@ -27,10 +27,10 @@ from hark.views.worker_info import lease_of
 
 _log = get_logger()
 _RETENTION = 60.0  # seconds between two runs of retention
-_CALM = 0.02  # seconds from a check to the next, however many hints there are
+_BETWEEN_CHECKS = 0.02  # seconds from a check to the next, however many hints there are
 
 
-class OtherProcesses:
+class Peers:
     def __init__(
         self,
         store: Callable[[], Store],
@@ -96,8 +96,8 @@ class OtherProcesses:
 
     async def _check(self) -> None:
         try:
-            if await self._store().read(sql.any_marks):  # never set to False here: a turn may run meanwhile
-                self._work_left.marks = True
+            if await self._store().read(sql.any_pending_delivery):  # never set to False here: a turn may run meanwhile
+                self._work_left.pending_deliveries = True
                 self._loop.wake()
             if self._worker() is not None:
                 await self.read_next_due()
@@ -108,7 +108,7 @@ class OtherProcesses:
         except Exception:
             _log.exception("A check after a hint failed with an unexpected error; the next poll checks again.")
         finally:
-            asyncio.get_running_loop().call_later(_CALM, self._checked)
+            asyncio.get_running_loop().call_later(_BETWEEN_CHECKS, self._checked)
 
     def _checked(self) -> None:
         self.checking = False

@@ -20,7 +20,7 @@ from hark.store import reads
 from hark.store.protocol import Store
 
 if TYPE_CHECKING:
-    from hark.programs.bpmn.interpreter.bpmn_graph import ProcessGraph
+    from hark.programs.bpmn.interpreter.bpmn_graph import BpmnGraph
     from hark.programs.jobs.job_graph import JobGraph
     from hark.programs.jobs.job_services import TaskOutput
 
@@ -42,7 +42,7 @@ class DefinitionSources:
     def forget(self) -> None:
         """The app may be opened on another store, which has versions and instances of its own."""
         self._jobs: dict[tuple[str, int], JobGraph] = {}
-        self._processes: dict[tuple[str, int], ProcessGraph] = {}
+        self._processes: dict[tuple[str, int], BpmnGraph] = {}
         self._variables: OrderedDict[str, _KeptVariables] = OrderedDict()
 
     async def graph(self, definition: str, version: int) -> JobGraph:
@@ -51,10 +51,10 @@ class DefinitionSources:
         if known is None:
             kind, source = await self._source(definition, version)
             if kind == BPMN:
-                from hark.programs.bpmn.interpreter.bpmn_graph import process_graph
+                from hark.programs.bpmn.interpreter.bpmn_graph import bpmn_graph
                 from hark.programs.bpmn.interpreter.service_tasks import task_graph
 
-                known = task_graph(process_graph(source).spec)
+                known = task_graph(bpmn_graph(source).spec)
             else:
                 from hark.programs.jobs.job_graph import job_graph
 
@@ -62,14 +62,14 @@ class DefinitionSources:
             self._jobs[definition, version] = known
         return known
 
-    async def process(self, definition: str, version: int) -> ProcessGraph:
+    async def process(self, definition: str, version: int) -> BpmnGraph:
         """The process of one version of a definition."""
         known = self._processes.get((definition, version))
         if known is None:
-            from hark.programs.bpmn.interpreter.bpmn_graph import process_graph
+            from hark.programs.bpmn.interpreter.bpmn_graph import bpmn_graph
 
             _, source = await self._source(definition, version)
-            known = self._processes[definition, version] = process_graph(source)
+            known = self._processes[definition, version] = bpmn_graph(source)
         return known
 
     async def _source(self, definition: str, version: int) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw
 
 from hark.engine.turns.clerk import Clerk
 from hark.engine.turns.reply import Reply
-from hark.kernel.requests import Commit, CommitTask, FetchTasks, HandBack, RenewTask, Request, TakeNote
+from hark.kernel.requests import Commit, CommitNote, CommitTask, FetchTasks, HandBack, RenewTask, Request
 from hark.model import json
 from hark.model.activation import Claim
 from hark.model.decisions import Decision
@@ -38,7 +38,7 @@ from hark.store.protocol import Store
 from hark.views.worker_info import describe_outside
 
 _POLL: Final = 2.0  # seconds after which a waiting fetch asks again, whatever it heard
-_CALM: Final = 0.02  # seconds between two questions of one fetch
+_BETWEEN_QUESTIONS: Final = 0.02  # seconds between two questions of one fetch
 _encode = msgspec.json.encode
 _log = get_logger()
 
@@ -82,7 +82,7 @@ class OutsideTasks:
                 left = end - loop.time()
                 if tasks or left <= 0 or gone.done():
                     return tasks
-                await asyncio.sleep(min(left, _CALM))
+                await asyncio.sleep(min(left, _BETWEEN_QUESTIONS))
                 listening: asyncio.Future[Any] = asyncio.ensure_future(arrived.wait())
                 await asyncio.wait([listening, gone], timeout=min(left, _POLL), return_when=asyncio.FIRST_COMPLETED)
                 listening.cancel()
@@ -156,7 +156,9 @@ class OutsideTasks:
         """
         try:
             activation = await self._held(id, token)
-            asked = [self._submit(TakeNote(note=note)) for note in self._notes(activation, checkpoint, stream, details)]
+            asked = [
+                self._submit(CommitNote(note=note)) for note in self._notes(activation, checkpoint, stream, details)
+            ]
             renewed = self._submit(RenewTask(id=id, epoch=activation.claim.epoch))
             for reply in asked:
                 await reply
@@ -228,7 +230,7 @@ class OutsideTasks:
         check_name(code, "code")
         text = json.dump(variables, limit=self._max_payload, what="variables")
         activation = await self._held(id, token)
-        await self._ask(TakeNote(note=activation.escalation(code, text)))
+        await self._ask(CommitNote(note=activation.escalation(code, text)))
 
     async def _held(self, id: str, token: str) -> TaskActivation:
         """The task that this token holds. An attempt whose time is over fails now, and is lost."""

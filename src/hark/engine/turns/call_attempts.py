@@ -1,4 +1,4 @@
-"""OneCalls: tries turns as one call of the database, and spaces the tries that were of no use.
+"""CallAttempts: tries turns as one call of the database, and spaces the tries that were of no use.
 
 A call that meets a case for the full turn has cost a round trip. After each of those, twice as many turns are executed
 in full at once, up to a limit: a process whose turns are never of the frequent kind pays next to nothing.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hark.kernel.execution import CallTurn
-from hark.kernel.fast.call_turn import run_one_call_turn
+from hark.kernel.fast.call_turn import run_call_turn
 from hark.kernel.requests import Capacity, Request
 from hark.kernel.result import TurnResult
 from hark.store.protocol import Refused, Store, Tx
@@ -17,7 +17,7 @@ from hark.store.protocol import Refused, Store, Tx
 _MOST_SKIPPED = 64  # turns
 
 
-class OneCalls:
+class CallAttempts:
     """Executes a `CallTurn`, unless too many calls were of no use lately."""
 
     def __init__(self, enabled: bool) -> None:
@@ -39,7 +39,7 @@ class OneCalls:
         tx = await store.begin(one_call=True)
         result: TurnResult | None
         try:
-            result = await run_one_call_turn(tx, requests, capacity, call.values)
+            result = await run_call_turn(tx, requests, capacity, call.values)
         except Refused:  # a bad row, or no right to call the function: the full turn finds out which
             result = None
         except BaseException:

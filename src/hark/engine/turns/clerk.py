@@ -20,16 +20,16 @@ from hark.engine.callers.task_arrivals import TaskArrivals
 from hark.engine.callers.waiting import Condition, WaitingCallers
 from hark.engine.observe import failure_log
 from hark.engine.observe.metrics import ProcessCounters
-from hark.engine.peers.peers import OtherProcesses
+from hark.engine.peers.peers import Peers
 from hark.engine.peers.retention import Retention, remove_old
 from hark.engine.turns import caller_errors
 from hark.engine.turns.answer_validation import AnswerValidation
-from hark.engine.turns.call_attempts import OneCalls
+from hark.engine.turns.call_attempts import CallAttempts
 from hark.engine.turns.database_clock import DatabaseClock
 from hark.engine.turns.local_worker import LocalWorker
 from hark.engine.turns.reply import Reply, answer_all
 from hark.engine.turns.request_queue import Queued, RequestQueue
-from hark.engine.turns.retrying_reads import PatientReads, ReadTimer
+from hark.engine.turns.retrying_reads import ReadTimer, RetryingReads
 from hark.engine.turns.thread_loop import ThreadLoop
 from hark.engine.turns.turn_runner import FinishedTurn, TurnRunner
 from hark.engine.turns.work_left import WorkLeft
@@ -43,8 +43,8 @@ from hark.model.log import get_logger
 from hark.store.protocol import Access, Conflicted, Lost, Store, StoreFault
 
 _log = get_logger()
-_MOST = 5000  # requests in a turn: far above what a turn collects, so that none grows without end
-_MOST_CROWDED = 100  # requests in a turn while another process waits for the file
+_MAX_REQUESTS = 5000  # requests in a turn: far above what a turn collects, so that none grows without end
+_MAX_REQUESTS_CROWDED = 100  # requests in a turn while another process waits for the file
 _GAP = 0.001  # seconds between two turns while another process waits for the file
 
 
@@ -86,9 +86,9 @@ class Clerk:
         self.work_left = WorkLeft()
         self.turns = TurnRunner(
             lambda: self.store, rules, self.catalog, self.queue, self.loop, self.work_left, lambda: self.worker,
-            OneCalls(one_call_turns),
+            CallAttempts(one_call_turns),
         )  # fmt: skip
-        self.others = OtherProcesses(
+        self.others = Peers(
             lambda: self.store, self.loop, self.work_left, self.clock, self.turns, lambda: self.worker, lease=lease,
             hint=self.hint, submit=self.submit,
             remove_old=lambda: remove_old(self.store, retention, self.clock.now, self.submit),
@@ -196,7 +196,7 @@ class Clerk:
         self.spawn(self._read, question, reply)
 
     async def _read(self, question: Callable[[Store], Awaitable[Any]], reply: Reply[Any]) -> None:
-        store = PatientReads(self.store, self._read_timer)
+        store = RetryingReads(self.store, self._read_timer)
         while True:
             try:
                 answer = await question(cast("Store", store))
@@ -261,12 +261,12 @@ class Clerk:
     async def _run_next_turn(self) -> None:
         # The items are released when this returns: a reply that was dropped unread logs its error when it is freed.
         items = self._next_turn()
-        sweep, marks = self._is_due(), self.work_left.marks
-        async for turn in self.turns.run(items, sweep=sweep, marks=marks):
-            self._finish(turn, swept=sweep, marks=marks)
+        sweep, pending_deliveries = self._is_due(), self.work_left.pending_deliveries
+        async for turn in self.turns.run(items, sweep=sweep, pending_deliveries=pending_deliveries):
+            self._finish(turn, swept=sweep, pending_deliveries=pending_deliveries)
 
     def _next_turn(self) -> list[Queued]:
-        return self.queue.take(_MOST_CROWDED if self.store.has_other_writers() else _MOST)
+        return self.queue.take(_MAX_REQUESTS_CROWDED if self.store.has_other_writers() else _MAX_REQUESTS)
 
     def check_for_others(self) -> None:
         """After a hint: another process may have answered what waits here."""
@@ -277,7 +277,7 @@ class Clerk:
     def _has_work(self) -> bool:
         if self.queue or self.loop.closing:
             return bool(self.queue)
-        return self.worker is not None and (self._is_due() or self.work_left.marks or self._can_claim())
+        return self.worker is not None and (self._is_due() or self.work_left.pending_deliveries or self._can_claim())
 
     def _is_due(self) -> bool:
         due = self.work_left.due
@@ -297,7 +297,7 @@ class Clerk:
 
     # -- after a turn -----------------------------------------------------------------------------
 
-    def _finish(self, turn: FinishedTurn, *, swept: bool, marks: bool) -> None:
+    def _finish(self, turn: FinishedTurn, *, swept: bool, pending_deliveries: bool) -> None:
         """Pass on the result of a turn that has committed: to the worker, the callers and the other processes."""
         result, items, claimed = turn
         waited = time.monotonic() - items[0].at if items else 0.0
@@ -317,7 +317,7 @@ class Clerk:
         # Known before the callers are answered: a drain asks for it then. A cancel frees slots that its own turn could
         # not fill, and so does an outcome that was fenced.
         freed = fenced or bool(result.cancelled)
-        self.work_left.update(result, freed=freed, claimed=claimed, swept=swept, marks=marks)
+        self.work_left.update(result, freed=freed, claimed=claimed, swept=swept, pending_deliveries=pending_deliveries)
         if result.pending.for_other_workers:
             self._warn_of_missing_code(result)  # before a caller, once it is answered, stops the worker
         answer_all([(item.reply, item.request.result) for item in items if item.reply is not None])
@@ -366,7 +366,13 @@ class Clerk:
     def _concerns_others(self, result: TurnResult) -> bool:
         """True when another process may wait for something this turn did."""
         pending = result.pending
-        if result.finished or result.cancelled or pending.left_claimable or pending.for_other_workers or pending.marks:
+        if (
+            result.finished
+            or result.cancelled
+            or pending.left_claimable
+            or pending.for_other_workers
+            or pending.pending_deliveries
+        ):
             return True
         if result.retired or pending.scheduled:  # others do now what that worker did
             return True

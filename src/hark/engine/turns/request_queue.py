@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hark.engine.turns.reply import Reply
 from hark.engine.turns.turn_order import TurnOrder
-from hark.kernel.requests import Commit, Publish, Request, TakeNote
+from hark.kernel.requests import Commit, CommitNote, Publish, Request
 from hark.model.notes import NoteEvents
 
 _MOST_EVENTS = 500  # noted by tasks; the note that reaches it is the last one of a turn
@@ -70,7 +70,7 @@ class RequestQueue:
             if isinstance(request, Publish) is not publishing:
                 break  # broadcasts have turns of their own
             if type(request) is not Commit:
-                if isinstance(request, TakeNote):
+                if isinstance(request, CommitNote):
                     note = request.note
                     size = len(note.events) if isinstance(note, NoteEvents) else 0
                     if (size and events >= _MOST_EVENTS) or note.task_id in waiting:

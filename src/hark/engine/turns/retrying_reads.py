@@ -1,4 +1,4 @@
-"""PatientReads: a store as a caller reads it, who waits for an answer only so long (X5).
+"""RetryingReads: a store as a caller reads it, who waits for an answer only so long (X5).
 
 The driver's timeouts are for one connection and one statement, and a read that failed is tried again; a caller counts
 all of it. The time begins anew with each answer, because a question of many statements may take longer. Once one has
@@ -27,7 +27,7 @@ class ReadTimer:
     """Ends the reads that are late. Used on the clerk's loop."""
 
     def __init__(self) -> None:
-        self.waiting: set[PatientReads] = set()  # those with a statement that is not answered
+        self.waiting: set[RetryingReads] = set()  # those with a statement that is not answered
         self._ticking = False
 
     def start(self) -> None:
@@ -46,7 +46,7 @@ class ReadTimer:
             self.start()
 
 
-class PatientReads:
+class RetryingReads:
     def __init__(self, store: Store, timer: ReadTimer) -> None:
         self.until = time.monotonic() + caller_errors.PATIENCE
         self._store = store

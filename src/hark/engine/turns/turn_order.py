@@ -2,14 +2,14 @@
 
 A turn first ends instances, then deploys definitions, starts instances, delivers signals, settles awakeables and claims
 awakeables, whatever the order of the requests. Requests about one instance or awakeable that were made in another order
-must not share a turn. Nor must a message share one with a deploy: it reads the automatic starts before they change.
+must not share a turn. Nor must a message share one with a deploy: it reads the triggers before they change.
 """
 
 from __future__ import annotations
 
 from hark.kernel.requests import (
+    AssignAwakeable,
     Cancel,
-    ClaimAwakeable,
     Deliver,
     Deploy,
     DeployGroup,
@@ -65,7 +65,7 @@ class TurnOrder:
                 self._signalled_with_start.add(item.correlation_key)
             case Deliver(target=target) | SetVariables(target=target):
                 self._signalled.add(target)
-            case ClaimAwakeable(awakeable=awakeable):
+            case AssignAwakeable(awakeable=awakeable):
                 self._claimed.add(awakeable)
             case Message():
                 self._may_start = True

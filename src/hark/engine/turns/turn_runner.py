@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from hark.engine.turns import caller_errors
-from hark.engine.turns.call_attempts import OneCalls
+from hark.engine.turns.call_attempts import CallAttempts
 from hark.engine.turns.local_worker import CurrentWorker
 from hark.engine.turns.reply import Reply, answer_all
 from hark.engine.turns.request_queue import Queued, RequestQueue
@@ -27,8 +27,8 @@ from hark.engine.turns.thread_loop import ThreadLoop
 from hark.engine.turns.work_left import WorkLeft
 from hark.kernel.definitions import Catalog
 from hark.kernel.execution import AdvanceTurn, CallTurn, choose_execution
-from hark.kernel.fast.advance_turn import run_plain_turn
-from hark.kernel.requests import Capacity, Commit, Deliver, Request, TakeNote
+from hark.kernel.fast.advance_turn import run_advance_turn
+from hark.kernel.requests import Capacity, Commit, CommitNote, Deliver, Request
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
@@ -61,7 +61,7 @@ class TurnRunner:
         loop: ThreadLoop,
         work_left: WorkLeft,
         worker: CurrentWorker,
-        one_calls: OneCalls,
+        one_calls: CallAttempts,
     ) -> None:
         self._store = store
         self._rules = rules
@@ -70,13 +70,13 @@ class TurnRunner:
         self._loop = loop
         self._work_left = work_left
         self._worker = worker
-        self._one_calls = one_calls
+        self._call_attempts = one_calls
         self.committing: set[str] = set()
         """The instances whose outcomes the present turn commits: the store may be one epoch ahead of the worker."""
         self._trouble: tuple[StoreFault, float] | None = None  # why the present turn is tried again, and since when
 
     async def run(
-        self, items: list[Queued], *, claim: bool = True, sweep: bool = False, marks: bool = False
+        self, items: list[Queued], *, claim: bool = True, sweep: bool = False, pending_deliveries: bool = False
     ) -> AsyncIterator[FinishedTurn]:
         """Run these requests as one turn; see the module for what can fail.
 
@@ -97,7 +97,7 @@ class TurnRunner:
             try:
                 run_ahead = worker is not None and worker.open
                 async with asyncio.timeout(allowed) as limit:
-                    how = {"sweep": sweep, "marks": marks, "run_ahead": run_ahead}
+                    how = {"sweep": sweep, "pending_deliveries": pending_deliveries, "run_ahead": run_ahead}
                     result = await self._attempt(items, requests, capacity, limit, **how)
                 break
             except (Conflicted, Lost, Full, TimeoutError) as error:
@@ -152,13 +152,15 @@ class TurnRunner:
     ) -> tuple[Tx, TurnResult]:
         """Execute a turn, all but its COMMIT."""
         store = self._store()
-        execution = choose_execution(requests, capacity, **how, calls=self._one_calls.possible(store))
-        if type(execution) is CallTurn and (done := await self._one_calls.run(store, requests, capacity, execution)):
+        execution = choose_execution(requests, capacity, **how, calls=self._call_attempts.possible(store))
+        if type(execution) is CallTurn and (
+            done := await self._call_attempts.run(store, requests, capacity, execution)
+        ):
             return done
         tx = await store.begin()
         try:
             if type(execution) is AdvanceTurn:
-                return tx, await run_plain_turn(tx, execution.commits)
+                return tx, await run_advance_turn(tx, execution.commits)
             return tx, await run_turn(tx, self._rules, self._catalog, requests, capacity, **how)
         except BaseException:
             await tx.rollback()
@@ -287,6 +289,6 @@ def _make_work(requests: Sequence[Request]) -> bool:
     A note does so only by giving back a signal; what it wakes is claimed in the next turn.
     """
     for request in requests:
-        if request.decision.makes_work() if isinstance(request, Commit) else type(request) is not TakeNote:
+        if request.decision.makes_work() if isinstance(request, Commit) else type(request) is not CommitNote:
             return True
     return False

@@ -37,7 +37,9 @@ class Activations:
         self._clerk = clerk
         self._registry = registry
         self._services = services
-        self._tasks: dict[str, tuple[Claim, coroutine_batch.Task | None]] = {}  # with a task of its own once it waits
+        self._asyncio_tasks: dict[
+            str, tuple[Claim, coroutine_batch.Task | None]
+        ] = {}  # with a task of its own once it waits
         self._residents = Residents(residents, _close)
         self.in_memory = self._residents.epochs
         self._outcomes: list[Commit] = []
@@ -53,7 +55,7 @@ class Activations:
         if self.open:
             for item in items:
                 claim = _claim_of(item)
-                self._tasks[claim.id] = (claim, None)
+                self._asyncio_tasks[claim.id] = (claim, None)
             if items:  # they begin after what follows: a function may have parked and been claimed in one turn
                 coroutine_batch.run(self, items)
         else:  # claimed while the worker stops: handed back, and not begun beside its next owner
@@ -77,12 +79,12 @@ class Activations:
     def keep_task(self, item: Claim | Commit, task: coroutine_batch.Task) -> None:
         claim = _claim_of(item)
         if self._is_current(claim):
-            self._tasks[claim.id] = (claim, task)
+            self._asyncio_tasks[claim.id] = (claim, task)
 
     def abandon(self, claims: Iterable[Claim]) -> None:
         """These were cancelled or reclaimed: stop their steps, and commit nothing."""
         for claim in claims:
-            _, task = self._tasks.pop(claim.id, (None, None))
+            _, task = self._asyncio_tasks.pop(claim.id, (None, None))
             if task is not None:
                 cancel(task)
             _close(claim)
@@ -93,11 +95,11 @@ class Activations:
 
     def tasks(self) -> list[coroutine_batch.Task]:
         """The tasks of those that wait for something."""
-        return [task for _, task in self._tasks.values() if task is not None]
+        return [task for _, task in self._asyncio_tasks.values() if task is not None]
 
     async def until_idle(self) -> None:
         """Until nothing runs and all outcomes have been handed to the clerk."""
-        while self._tasks or self._outcomes:
+        while self._asyncio_tasks or self._outcomes:
             self._ended.clear()
             await self._ended.wait()
 
@@ -170,12 +172,12 @@ class Activations:
 
     def _is_current(self, claim: Claim) -> bool:
         """False when this claim was abandoned; its instance may have been claimed again since."""
-        held = self._tasks.get(claim.id)
+        held = self._asyncio_tasks.get(claim.id)
         return held is not None and held[0] is claim
 
     def _commit(self, claim: Claim, decision: Decision) -> None:
         if self._is_current(claim):
-            del self._tasks[claim.id]
+            del self._asyncio_tasks[claim.id]
         if claim.span is not None and self._services.tracing is not None:
             self._services.tracing.decided(claim, decision)
         if decision.move.ends_step:

@@ -19,7 +19,7 @@ from hark.engine.worker.handler_support import HandlerSupport
 from hark.engine.worker.listeners import Listeners
 from hark.engine.worker.watchdog import LoopWatchdog
 from hark.kernel.limits import Limits
-from hark.kernel.requests import TakeNote
+from hark.kernel.requests import CommitNote
 from hark.model.decisions import NewInstance
 from hark.model.names import check_name, from_micros
 from hark.model.notes import AnyNote
@@ -72,7 +72,7 @@ class WorkerServices(HandlerSupport):
     def note(self, note: AnyNote) -> Reply[Any]:
         """Commit what a task does while its handler runs (model/notes.py). From any thread."""
         reply: Reply[Any] = Reply()
-        self._submit(TakeNote(note=note), reply)
+        self._submit(CommitNote(note=note), reply)
         return reply
 
     def watch(self) -> None:

@@ -1,4 +1,4 @@
-"""The plain turn: nothing but outcomes that run ahead, in one statement. The most frequent turn of all.
+"""The advance turn: nothing but outcomes that run ahead, in one statement. The most frequent turn of all.
 
 The statement takes the locks in id order, fences, updates and writes the events (invariants 2 and 3).
 """
@@ -16,19 +16,19 @@ from hark.store import statements as sql
 from hark.store.protocol import Tx
 
 
-def are_plain(requests: Sequence[Request]) -> TypeGuard[Sequence[Commit]]:
+def are_advances(requests: Sequence[Request]) -> TypeGuard[Sequence[Commit]]:
     """Return True if these are outcomes that run ahead and bring nothing else along, each of another instance."""
     ids = set()
     for request in requests:
         if type(request) is not Commit:
             return False
-        if request.claim.waits or not request.decision.is_plain():
+        if request.claim.waits or not request.decision.is_advance():
             return False
         ids.add(request.claim.id)
     return len(ids) == len(requests)  # the outcome of a zombie may be beside that of the present owner
 
 
-async def run_plain_turn(tx: Tx, commits: Sequence[Commit]) -> TurnResult:
+async def run_advance_turn(tx: Tx, commits: Sequence[Commit]) -> TurnResult:
     result = TurnResult(tx.now, tx.xid)
     with_signals = await _advance(tx, commits, result)
     await journal.write(tx, commits)

@@ -1,4 +1,4 @@
-"""The one-call turn: signals and answers to parked instances, and claims, as one call of a function in the database.
+"""The call turn: signals and answers to parked instances, and claims, as one call of a function in the database.
 
 The function (store/schema/functions.sql) does what the phases of turn.py do in the most frequent
 case: a few requests, each for an instance of its own, which is parked, waits for just this and can be claimed by this
@@ -25,7 +25,7 @@ from hark.model.values import Delivery
 from hark.store import statements as sql
 from hark.store.protocol import Tx
 
-_MOST: Final = 5  # requests, or claims: for more of them, a statement for all is quicker than one for each
+_MAX_REQUESTS: Final = 5  # requests, or claims: for more of them, a statement for all is quicker than one for each
 _encode: Final = msgspec.json.Encoder().encode
 _rows: Final = msgspec.json.Decoder(list[list[Any]]).decode
 _row: Final = msgspec.json.Decoder(list[Any]).decode
@@ -40,7 +40,7 @@ def one_call(requests: Sequence[Request], capacity: Capacity | None) -> _Values 
         requests: The requests of the turn. Without any, it only claims.
         capacity: What to claim for a worker, or None to claim nothing.
     """
-    if len(requests) > _MOST:
+    if len(requests) > _MAX_REQUESTS:
         return None
     deliveries = _deliveries(requests)
     worker = None if deliveries is None else _worker(capacity, len(requests))
@@ -96,7 +96,7 @@ def _json(data: dict[str, str]) -> str:
 
 def _worker(capacity: Capacity | None, count: int) -> _Values | None:
     if capacity is None:
-        return {"owner": None, "queues": None, "lanes": None, "sizes": None, "most": _MOST} if count else None
+        return {"owner": None, "queues": None, "lanes": None, "sizes": None, "most": _MAX_REQUESTS} if count else None
     if count and capacity.backlog:  # rows that have waited longer may need the slots
         return None
     if not count and not capacity.backlog:  # there is nothing to claim
@@ -109,10 +109,10 @@ def _worker(capacity: Capacity | None, count: int) -> _Values | None:
     if not slots:
         return None
     queues, lanes, sizes = zip(*slots, strict=True)
-    return {"owner": capacity.owner, "queues": queues, "lanes": lanes, "sizes": sizes, "most": _MOST}
+    return {"owner": capacity.owner, "queues": queues, "lanes": lanes, "sizes": sizes, "most": _MAX_REQUESTS}
 
 
-async def run_one_call_turn(
+async def run_call_turn(
     tx: Tx, requests: Sequence[Request], capacity: Capacity | None, values: _Values
 ) -> TurnResult | None:
     """Carry out a turn in one call. The caller commits it.

@@ -52,7 +52,7 @@ async def apply(turn: Turn) -> None:
         request.result = row.id
         turn.history.event(row.id, "variables", None, names=sorted(json.load(request.payload)))
     if merged:
-        await turn.tx.fetch(sql.set_process_states, sorted(merged.items()))
+        await turn.tx.fetch(sql.set_bpmn_states, sorted(merged.items()))
     await turn.inbox.flush()
 
 
@@ -70,7 +70,7 @@ def post(turn: Turn, row: LockedRow, name: Literal["variables", "retry"], payloa
 
 async def _states(turn: Turn, ids: list[str]) -> dict[str, tuple[str, str]]:
     """The steps and states of these instances. Under lock."""
-    return {id: (step, state) for id, step, state in await turn.tx.fetch(sql.process_states, ids=ids)} if ids else {}
+    return {id: (step, state) for id, step, state in await turn.tx.fetch(sql.bpmn_states, ids=ids)} if ids else {}
 
 
 def _refusal(request: SetVariables, row: LockedRow | None) -> HarkError | None:

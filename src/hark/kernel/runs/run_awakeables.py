@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hark.kernel.requests import TakeNote
+from hark.kernel.requests import CommitNote
 from hark.model.lanes import BPMN
 from hark.model.names import awakeable_id
 from hark.model.notes import NoteAwakeable, TaskAwakeable
@@ -25,7 +25,7 @@ _Place = tuple[str, str]  # a task, and the place of a question in it
 _FIRST_OF_PROCESS: Final = 1 << 30  # the lowest number of what the tasks of a process ask
 
 
-async def create(turn: Turn, asked: Sequence[tuple[TakeNote, NoteAwakeable]]) -> None:
+async def create(turn: Turn, asked: Sequence[tuple[CommitNote, NoteAwakeable]]) -> None:
     """Create these; a question that the task has asked before is the same awakeable."""
     if not asked:
         return

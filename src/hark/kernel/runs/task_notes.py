@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 from hark.kernel import children, expire, settle
 from hark.kernel.inbox import load_inboxes, read_waits
 from hark.kernel.park import new_wait, wait_columns
-from hark.kernel.requests import TakeNote
+from hark.kernel.requests import CommitNote
 from hark.kernel.rows import LockedRow, status_of
 from hark.kernel.runs import run_awakeables, run_signals
 from hark.kernel.wait_kinds import WAIT_KINDS
@@ -34,11 +34,11 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
-_Waiting = tuple[TakeNote, NoteWait, LockedRow]
+_Waiting = tuple[CommitNote, NoteWait, LockedRow]
 
 
 def plan(turn: Turn) -> None:
-    for request in turn.batch.of(TakeNote):
+    for request in turn.batch.of(CommitNote):
         note = request.note
         turn.locks.ids.add(note.task_id)
         match note:
@@ -53,15 +53,15 @@ def plan(turn: Turn) -> None:
 
 
 async def apply(turn: Turn) -> None:
-    requests = turn.batch.of(TakeNote)
+    requests = turn.batch.of(CommitNote)
     if not requests:
         return
     states: list[NoteState] = []
-    asked: list[tuple[TakeNote, NoteAwakeable]] = []
+    asked: list[tuple[CommitNote, NoteAwakeable]] = []
     waiting: list[_Waiting] = []
-    late: list[tuple[TakeNote, NoteTimeout, LockedRow]] = []
-    reading: list[tuple[TakeNote, NoteInbox]] = []
-    telling: list[tuple[TakeNote, NoteParent]] = []
+    late: list[tuple[CommitNote, NoteTimeout, LockedRow]] = []
+    reading: list[tuple[CommitNote, NoteInbox]] = []
+    telling: list[tuple[CommitNote, NoteParent]] = []
     progress: dict[str, str] = {}
     for request in requests:
         note, row = request.note, turn.rows.get(request.note.task_id)
@@ -135,7 +135,7 @@ async def _arm(turn: Turn, notes: list[_Waiting]) -> None:
     if not notes:
         return
     questions = await _questions(turn, [note for _, note, _ in notes])
-    armed: list[tuple[TakeNote, LockedRow, WaitRow]] = []
+    armed: list[tuple[CommitNote, LockedRow, WaitRow]] = []
     known: set[str] = set()  # waits for awakeables that are settled
     for request, note, row in notes:
         wait = new_wait(turn, note.arm)
@@ -187,7 +187,7 @@ async def _answer_settled(turn: Turn, settled: list[tuple[LockedRow, WaitRow]]) 
             settle.post(turn, row, answers[wait.name or ""])
 
 
-async def _time_out(turn: Turn, notes: list[tuple[TakeNote, NoteTimeout, LockedRow]]) -> None:
+async def _time_out(turn: Turn, notes: list[tuple[CommitNote, NoteTimeout, LockedRow]]) -> None:
     """Fire the deadlines of executing tasks, which the sweep leaves alone."""
     if not notes:
         return

@@ -1,4 +1,4 @@
-"""ProcessSpec: a BPMN process as data, as it is stored and interpreted.
+"""BpmnSpec: a BPMN process as data, as it is stored and interpreted.
 
 The reader of BPMN files (programs/bpmn/file/) makes it, already checked; `programs/bpmn/interpreter/` interprets it. A
 node is an event, an activity or a gateway; nodes and flows are numbered in document order, and refer to each other by
@@ -235,7 +235,7 @@ class FlowSpec(Struct, frozen=True, omit_defaults=True):
     skip: str | None = None
 
 
-class ProcessSpec(Struct, frozen=True, omit_defaults=True):
+class BpmnSpec(Struct, frozen=True, omit_defaults=True):
     """A checked process.
 
     Attributes:
@@ -265,10 +265,10 @@ class ProcessSpec(Struct, frozen=True, omit_defaults=True):
         return next((node for node in self.starts if node.event is None or node.event.kind == "none"), None)
 
 
-class ProcessSource(Struct, frozen=True, omit_defaults=True):
+class BpmnSource(Struct, frozen=True, omit_defaults=True):
     """What the store keeps of a version of a process: what is interpreted, and the file, for its diagram."""
 
-    process: ProcessSpec
+    process: BpmnSpec
     xml: str
 
 
@@ -277,15 +277,15 @@ def step_of_start(element: str) -> str:
     return f"{START}:{element}"
 
 
-_decoder = msgspec.json.Decoder(ProcessSource)
+_decoder = msgspec.json.Decoder(BpmnSource)
 _encoder = msgspec.json.Encoder()
 
 
-def decode_process(source: str) -> ProcessSource:
+def decode_bpmn(source: str) -> BpmnSource:
     """A process from its stored source."""
     return _decoder.decode(source)
 
 
-def encode_process(source: ProcessSource) -> str:
+def encode_bpmn(source: BpmnSource) -> str:
     """The source of a process as it is stored."""
     return _encoder.encode(source).decode()

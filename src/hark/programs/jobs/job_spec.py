@@ -115,7 +115,7 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     schedule: ScheduleSpec | None = None
     description: str | None = None
-    is_process: bool = False  # not a job: a process, as the program of its service tasks sees it; never stored
+    is_bpmn: bool = False  # not a job: a process, as the program of its service tasks sees it; never stored
 
     def queues(self) -> set[str]:
         """The queues that its tasks are started in."""

@@ -75,7 +75,7 @@ class Figure:
     """Something with a place.
 
     Attributes:
-        key: Its id, as ProcessSpec has it.
+        key: Its id, as BpmnSpec has it.
         element: What it is in the file.
         name: Its text.
         parent: The sub-process or pool that it is in.
@@ -132,7 +132,7 @@ class Wire:
     """A line between two figures. An end may be another wire: a note can be attached to a flow.
 
     Attributes:
-        key: Its id, as ProcessSpec has it.
+        key: Its id, as BpmnSpec has it.
         element: What it is in the file.
         name: Its text.
         source, target: Its ends; None if the file names something that it does not have.

@@ -9,11 +9,11 @@ from hark.model.errors import InvalidInput
 from hark.model.names import check_name
 from hark.model.problem import Problem, TooManyProblems
 from hark.programs.bpmn.bpmn_elements import START_EVENTS
-from hark.programs.bpmn.bpmn_spec import FlowSpec, NodeSpec, ProcessSpec
-from hark.programs.bpmn.file.draft import FileDraft, ProcessDraft
+from hark.programs.bpmn.bpmn_spec import BpmnSpec, FlowSpec, NodeSpec
+from hark.programs.bpmn.file.draft import BpmnDraft, FileDraft
 from hark.programs.bpmn.file.extension_checks import check_definitions, check_extensions
 from hark.programs.bpmn.file.extensions import attribute
-from hark.programs.bpmn.file.node_checks import check_process
+from hark.programs.bpmn.file.node_checks import check_nodes
 from hark.programs.bpmn.file.read_nodes import read_nodes
 from hark.programs.bpmn.file.standard_checks import check_standard
 from hark.programs.bpmn.file.structure import read_structure
@@ -30,7 +30,7 @@ class BpmnFile:
         ignored: Extensions that are ignored, and processes that are left out, each with the reason.
     """
 
-    processes: tuple[ProcessSpec, ...]
+    processes: tuple[BpmnSpec, ...]
     xml: str
     ignored: list[Problem]
 
@@ -51,7 +51,7 @@ def read_bpmn(data: bytes | str, *, ignore_extensions: bool = False) -> BpmnFile
     """
     document = parse_xml(data)
     file = FileDraft(document.root, ignore_extensions=ignore_extensions, declared=document.declared)
-    drafts: list[ProcessDraft] = []
+    drafts: list[BpmnDraft] = []
     with suppress(TooManyProblems):
         _check_signals(file)
         check_definitions(file)
@@ -105,23 +105,23 @@ def _processes(file: FileDraft) -> list[XmlElement]:
     return found
 
 
-def _read_process(file: FileDraft, element: XmlElement) -> ProcessDraft | None:
+def _read_process(file: FileDraft, element: XmlElement) -> BpmnDraft | None:
     id = (element.get("id") or "").strip()
     try:
         check_name(id, "id of the process")
     except InvalidInput as error:
         file.report(id[:100] or None, element.line, f"{error}.")
         return None
-    process = ProcessDraft(file, element, id)
+    process = BpmnDraft(file, element, id)
     read_structure(process)
     read_nodes(process)
     check_extensions(process)
-    check_process(process)
+    check_nodes(process)
     check_standard(process)
     return process
 
 
-def _spec(process: ProcessDraft) -> ProcessSpec:
+def _spec(process: BpmnDraft) -> BpmnSpec:
     nodes = tuple(
         NodeSpec(
             id=node.id,
@@ -151,4 +151,4 @@ def _spec(process: ProcessDraft) -> ProcessSpec:
         if flow.source is not None and flow.target is not None
     )
     name = (process.element.get("name") or "").strip() or None
-    return ProcessSpec(process.id, nodes, flows, name, process.element.line, process.variables)
+    return BpmnSpec(process.id, nodes, flows, name, process.element.line, process.variables)

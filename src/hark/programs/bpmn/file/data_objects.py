@@ -14,12 +14,12 @@ from typing import Any
 from hark.model import json
 from hark.model.errors import InvalidInput
 from hark.model.iso8601 import parse_moment
-from hark.programs.bpmn.file.draft import ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft
 from hark.programs.bpmn.file.extensions import extensions_of, named
 from hark.programs.bpmn.file.xml_tree import XmlElement
 
 
-def read_data_objects(process: ProcessDraft, element: XmlElement) -> dict[str, Any]:
+def read_data_objects(process: BpmnDraft, element: XmlElement) -> dict[str, Any]:
     """The variables that the data objects directly in a process or sub-process make, with their values."""
     variables: dict[str, Any] = {}
     for child in element.all("bpmn:dataObject"):

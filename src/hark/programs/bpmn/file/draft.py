@@ -173,7 +173,7 @@ class FlowDraft:
     skip: str | None = None
 
 
-class ProcessDraft:
+class BpmnDraft:
     """A process as it is read."""
 
     def __init__(self, file: FileDraft, element: XmlElement, id: str) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from hark.programs.bpmn.bpmn_spec import EventSpec
 from hark.programs.bpmn.file.data_objects import read_data_objects
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.file_sources import condition
 from hark.programs.bpmn.file.read_calls import read_call
 from hark.programs.bpmn.file.read_events import is_handled, message_event, read_event
@@ -31,10 +31,10 @@ class ElementReader:
     skips_flows: ClassVar[bool] = True
     """Its outgoing flows may have skip expressions."""
 
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         """Read what it does; its mappings and loop are read already. It may change the kind of the node."""
 
-    def check(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def check(self, process: BpmnDraft, node: NodeDraft) -> None:
         """Report what cannot be executed. All nodes and flows of the process are read."""
 
 
@@ -42,18 +42,18 @@ class ElementReader:
 
 
 class EventNodeReader(ElementReader):
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         read_event(process, node)
 
 
 class StartEventReader(EventNodeReader):
-    def check(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def check(self, process: BpmnDraft, node: NodeDraft) -> None:
         if (into := process.flow_into(node)) is not None:
             process.report(node, f"The flow {into.id!r} goes into a start event. Let it go to the element after it.")
 
 
 class BoundaryEventReader(EventNodeReader):
-    def check(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def check(self, process: BpmnDraft, node: NodeDraft) -> None:
         if (into := process.flow_into(node)) is not None:
             process.report(node, f"The flow {into.id!r} goes into a boundary event. Remove the flow.")
 
@@ -63,7 +63,7 @@ class CatchEventReader(EventNodeReader):
 
 
 class ThrowEventReader(ElementReader):
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         """A thrown message is sent by a handler, or by Hark itself."""
         definition = read_event(process, node)
         if definition is None or node.event is None or node.event.kind != "message":
@@ -75,7 +75,7 @@ class ThrowEventReader(ElementReader):
 
 
 class EndEventReader(ThrowEventReader):
-    def check(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def check(self, process: BpmnDraft, node: NodeDraft) -> None:
         if node.outgoing:
             process.report(node, "A flow leaves the end event. Remove the flow, or use an intermediate throw event.")
 
@@ -84,7 +84,7 @@ class EndEventReader(ThrowEventReader):
 
 
 class BusinessRuleTaskReader(ElementReader):
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         read_service(process, node, node.element)
 
 
@@ -95,7 +95,7 @@ class ServiceTaskReader(BusinessRuleTaskReader):
 class SendTaskReader(ElementReader):
     may_be_skipped = True
 
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         reference = (node.element.get("messageRef") or "").strip()
         if not reference or has_handler(node, node.element):
             read_service(process, node, node.element)
@@ -106,7 +106,7 @@ class SendTaskReader(ElementReader):
 class ReceiveTaskReader(ElementReader):
     may_follow_event_gateway = True
 
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         if node.element.flag("instantiate"):
             process.report(node, "Hark does not start processes at a receive task. Use a message start event.")
         reference = (node.element.get("messageRef") or "").strip()
@@ -116,7 +116,7 @@ class ReceiveTaskReader(ElementReader):
         node.event = _referred_message(process, node, reference)
 
 
-def _referred_message(process: ProcessDraft, node: NodeDraft, reference: str) -> EventSpec | None:
+def _referred_message(process: BpmnDraft, node: NodeDraft, reference: str) -> EventSpec | None:
     message = process.file.definition("bpmn:message", reference)
     if message is None:
         hint = process.file.suggestion("bpmn:message", reference)
@@ -128,7 +128,7 @@ def _referred_message(process: ProcessDraft, node: NodeDraft, reference: str) ->
 class ScriptTaskReader(ElementReader):
     may_be_skipped = True
 
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         read_script(process, node)
 
 
@@ -136,18 +136,18 @@ class UserTaskReader(ElementReader):
     may_be_skipped = True
     has_due_date = True
 
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         read_user(process, node)
 
 
 class SubProcessReader(ElementReader):
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         if variables := read_data_objects(process, node.element):
             node.fields["variables"] = variables
 
 
 class CallActivityReader(ElementReader):
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         read_call(process, node)
 
 
@@ -159,7 +159,7 @@ class ParallelGatewayReader(ElementReader):
 
 
 class ComplexGatewayReader(ElementReader):
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         element = node.element.first("bpmn:activationCondition")
         if element is not None and element.text.strip():
             node.fields["activation"] = condition(process, node, element, "Its activation condition")
@@ -169,11 +169,11 @@ class EventGatewayReader(ElementReader):
     decides_flows = False
     skips_flows = False
 
-    def read(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def read(self, process: BpmnDraft, node: NodeDraft) -> None:
         if node.element.flag("instantiate"):
             process.report(node, "Hark does not start processes at an event gateway. Use message start events.")
 
-    def check(self, process: ProcessDraft, node: NodeDraft) -> None:
+    def check(self, process: BpmnDraft, node: NodeDraft) -> None:
         if not node.outgoing:
             process.report(node, "Nothing follows the event gateway. Connect it with the events that it waits for.")
         for number in node.outgoing:

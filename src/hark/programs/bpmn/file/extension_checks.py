@@ -6,7 +6,7 @@ What an extension that is understood means is read where it is used; the names a
 from __future__ import annotations
 
 from hark.programs.bpmn.bpmn_elements import START_EVENTS
-from hark.programs.bpmn.file.draft import FileDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, FileDraft
 from hark.programs.bpmn.file.element_readers import ELEMENT_READERS
 from hark.programs.bpmn.file.extension_names import (
     DATA_VALUES,
@@ -32,7 +32,7 @@ _DUE_DATES = frozenset(tag for tag, reader in ELEMENT_READERS.items() if reader.
 _CALENDARS = {"bpmn:timeDate": "dueDate", "bpmn:timeDuration": "duration", "bpmn:timeCycle": "cycle"}
 
 
-def check_extensions(process: ProcessDraft) -> None:
+def check_extensions(process: BpmnDraft) -> None:
     """Report the extensions of a process that are refused, and note the ones that are ignored."""
     ids = {id(node.element): node.id for node in process.nodes}
     ids |= {id(flow.element): flow.id for flow in process.flows}

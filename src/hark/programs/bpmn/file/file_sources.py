@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.xml_tree import XmlElement
 from hark.programs.expressions.error import ExpressionError
 from hark.programs.expressions.sources import check_condition, check_source, is_expression
@@ -56,7 +56,7 @@ def is_computed(value: Any) -> bool:
     return True
 
 
-def source(process: ProcessDraft, node: NodeDraft, value: Any, what: str, line: int | None = None) -> Any:
+def source(process: BpmnDraft, node: NodeDraft, value: Any, what: str, line: int | None = None) -> Any:
     """A source, trimmed; an empty text is None. Reports an expression in it that cannot be compiled."""
     value = value.strip() or None if isinstance(value, str) else value
     try:
@@ -66,12 +66,12 @@ def source(process: ProcessDraft, node: NodeDraft, value: Any, what: str, line: 
     return value
 
 
-def condition(process: ProcessDraft, node: NodeDraft, element: XmlElement, what: str) -> str | None:
+def condition(process: BpmnDraft, node: NodeDraft, element: XmlElement, what: str) -> str | None:
     """The condition in the text of an element; None if it is empty or has a problem."""
     return flow_condition(process, node.id, element, what)
 
 
-def flow_condition(process: ProcessDraft, id: str, element: XmlElement, what: str) -> str | None:
+def flow_condition(process: BpmnDraft, id: str, element: XmlElement, what: str) -> str | None:
     """The same, of the element with this id."""
     text = element.text.strip()
     language = language_of(element.get("language"))

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from hark.programs.bpmn.bpmn_elements import EVENTS, EventKind
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.element_readers import ELEMENT_READERS
 
 
-def check_process(process: ProcessDraft) -> None:
+def check_nodes(process: BpmnDraft) -> None:
     """Report what cannot be executed although each node of the process is right by itself."""
     for node in process.nodes:
         ELEMENT_READERS[node.row.tag].check(process, node)
@@ -33,7 +33,7 @@ def check_process(process: ProcessDraft) -> None:
             _check_reached(process, members)
 
 
-def _check_flows(process: ProcessDraft, node: NodeDraft) -> None:
+def _check_flows(process: BpmnDraft, node: NodeDraft) -> None:
     has_flows = bool(node.incoming or node.outgoing)
     if has_flows and node.is_event_subprocess:
         process.report(node, "An event sub-process has no flows into it or out of it. Remove them.")
@@ -41,7 +41,7 @@ def _check_flows(process: ProcessDraft, node: NodeDraft) -> None:
         process.report(node, "An activity for compensation has no flows into it or out of it. Remove them.")
 
 
-def _check_link(process: ProcessDraft, node: NodeDraft) -> None:
+def _check_link(process: BpmnDraft, node: NodeDraft) -> None:
     into = process.flow_into(node)
     if node.row.throws and node.outgoing:
         process.report(node, "A flow leaves the throwing end of a link. Remove the flow: the catching end goes on.")
@@ -49,7 +49,7 @@ def _check_link(process: ProcessDraft, node: NodeDraft) -> None:
         process.report(node, f"The flow {into.id!r} goes into the catching end of a link. Remove the flow.")
 
 
-def _check_cancel(process: ProcessDraft, node: NodeDraft) -> None:
+def _check_cancel(process: BpmnDraft, node: NodeDraft) -> None:
     if node.row.throws:
         scope = process.scope_of(node)
         if scope is None or not scope.fields["transaction"]:
@@ -60,7 +60,7 @@ def _check_cancel(process: ProcessDraft, node: NodeDraft) -> None:
         process.report(node, "A cancel boundary event is only possible on a transaction. Use an error boundary event.")
 
 
-def _check_same_catch(process: ProcessDraft, catches: list[NodeDraft]) -> None:
+def _check_same_catch(process: BpmnDraft, catches: list[NodeDraft]) -> None:
     """Of two events on one activity or in one scope that catch the same error or escalation, one never would."""
     seen: dict[tuple[str, str], NodeDraft] = {}
     for node in catches:
@@ -71,7 +71,7 @@ def _check_same_catch(process: ProcessDraft, catches: list[NodeDraft]) -> None:
             process.report(node, f"It catches the same as {first.id!r}, so it never would. Remove one of them.")
 
 
-def _check_compensation(process: ProcessDraft, node: NodeDraft) -> None:
+def _check_compensation(process: BpmnDraft, node: NodeDraft) -> None:
     """The activity that a compensation names is in the scope of the event, or around the event sub-process it is in."""
     if node.outgoing and node.is_boundary:
         process.report(node, "A flow leaves a boundary event for compensation. Use an association instead.")
@@ -87,14 +87,14 @@ def _check_compensation(process: ProcessDraft, node: NodeDraft) -> None:
         process.report(node, f"It compensates {activity.id!r}, which is not in the same scope. Throw it where that is.")
 
 
-_EVENT_CHECKS: Final[dict[EventKind, Callable[[ProcessDraft, NodeDraft], None]]] = {
+_EVENT_CHECKS: Final[dict[EventKind, Callable[[BpmnDraft, NodeDraft], None]]] = {
     "cancel": _check_cancel,
     "compensation": _check_compensation,
     "link": _check_link,
 }
 
 
-def _check_compensation_subprocess(process: ProcessDraft, scope: NodeDraft | None, members: list[NodeDraft]) -> None:
+def _check_compensation_subprocess(process: BpmnDraft, scope: NodeDraft | None, members: list[NodeDraft]) -> None:
     """A sub-process has at most one way to be compensated, and a process has none."""
     found = [node for node in members if _compensates(process, node)]
     for node in found:
@@ -106,12 +106,12 @@ def _check_compensation_subprocess(process: ProcessDraft, scope: NodeDraft | Non
             process.report(node, f"{scope.id!r} also has a boundary event for compensation. Leave one of them.")
 
 
-def _compensates(process: ProcessDraft, node: NodeDraft) -> bool:
+def _compensates(process: BpmnDraft, node: NodeDraft) -> bool:
     starts = (process.nodes[number] for number in node.children if process.nodes[number].is_start)
     return node.is_event_subprocess and any(start.is_compensation for start in starts)
 
 
-def _check_starts(process: ProcessDraft, scope: NodeDraft | None, members: list[NodeDraft]) -> None:
+def _check_starts(process: BpmnDraft, scope: NodeDraft | None, members: list[NodeDraft]) -> None:
     starts = [node for node in members if node.is_start]
     if scope is not None and scope.is_event_subprocess:
         if len(starts) != 1:
@@ -136,7 +136,7 @@ def _has_definition(node: NodeDraft) -> bool:
     return any(child.tag.endswith(("EventDefinition", "eventDefinitionRef")) for child in node.element.children)
 
 
-def _check_links(process: ProcessDraft, members: list[NodeDraft]) -> None:
+def _check_links(process: BpmnDraft, members: list[NodeDraft]) -> None:
     """Each thrown link has exactly one other end in its scope."""
     links = [node for node in members if node.is_link]
     catches: dict[str, NodeDraft] = {}
@@ -157,7 +157,7 @@ def _check_links(process: ProcessDraft, members: list[NodeDraft]) -> None:
             process.report(node, f"No event in the same scope throws the link {node.event.name!r}. Add one, or a flow.")
 
 
-def _check_reached(process: ProcessDraft, members: list[NodeDraft]) -> None:
+def _check_reached(process: BpmnDraft, members: list[NodeDraft]) -> None:
     """Report the nodes that no token can reach; of those that only lead to each other, the first."""
     starts = [node for node in members if node.is_start]
     if not starts:
@@ -194,7 +194,7 @@ def _begins(node: NodeDraft) -> bool:
     return node.is_link and not node.row.throws
 
 
-def _after(process: ProcessDraft, node: NodeDraft) -> Iterator[NodeDraft]:
+def _after(process: BpmnDraft, node: NodeDraft) -> Iterator[NodeDraft]:
     for number in node.outgoing:
         target = process.flows[number].target
         if target is not None:

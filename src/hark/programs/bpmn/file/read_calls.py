@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from hark.programs.bpmn.bpmn_spec import CallSpec
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.extensions import attribute, named, zeebe
 from hark.programs.bpmn.file.file_sources import is_expression, source
 from hark.programs.bpmn.file.read_mappings import PassedVariables, ignore_own_key
 from hark.programs.bpmn.file.xml_tree import XmlElement
 
 
-def read_call(process: ProcessDraft, node: NodeDraft) -> None:
+def read_call(process: BpmnDraft, node: NodeDraft) -> None:
     """Read a call activity; its mappings have been read."""
     called = zeebe(node.extensions, "calledElement")
     if called is not None:
@@ -45,7 +45,7 @@ def read_call(process: ProcessDraft, node: NodeDraft) -> None:
     node.fields["call"] = CallSpec(**fields)
 
 
-def _local(process: ProcessDraft, name: str) -> str:
+def _local(process: BpmnDraft, name: str) -> str:
     """The id of a process; as it is a reference, it may have the prefix of the file's own namespace."""
     name = name.strip()
     known = process.file.top_level
@@ -54,11 +54,11 @@ def _local(process: ProcessDraft, name: str) -> str:
     return name if is_other else local
 
 
-def _is_global_task(process: ProcessDraft, name: str) -> bool:
+def _is_global_task(process: BpmnDraft, name: str) -> bool:
     return process.file.top_level.get(name.strip().rpartition(":")[2], "").startswith("bpmn:global")
 
 
-def _version(process: ProcessDraft, node: NodeDraft, version: str | None) -> Any:
+def _version(process: BpmnDraft, node: NodeDraft, version: str | None) -> Any:
     text = (version or "").strip()
     if not is_expression(text) and not (text.isdecimal() and 0 < int(text[:10]) < 2**31):
         process.report(node, f"It calls the version {text!r} of a process. Write a number from 1.")
@@ -76,7 +76,7 @@ def _zeebe_variables(node: NodeDraft, called: XmlElement, fields: dict[str, Any]
         fields["inputs"] = node.fields.pop("inputs", ())
 
 
-def _vendor_variables(process: ProcessDraft, node: NodeDraft, fields: dict[str, Any]) -> None:
+def _vendor_variables(process: BpmnDraft, node: NodeDraft, fields: dict[str, Any]) -> None:
     """`in` and `out` of Camunda and Flowable: once there is one, only what they name is passed."""
     given = PassedVariables(process, node, named(node.extensions, "in"))
     returned = PassedVariables(process, node, named(node.extensions, "out"))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hark.programs.bpmn.bpmn_elements import EVENTS, EventKind
 from hark.programs.bpmn.bpmn_spec import ChangeKind, EventSpec
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.extensions import attribute, extensions_of, named, zeebe
 from hark.programs.bpmn.file.file_sources import condition, source
 from hark.programs.bpmn.file.read_mappings import PassedVariables
@@ -28,7 +28,7 @@ _PLACES: dict[str, str] = {
 _CHANGES: dict[str, ChangeKind] = {"create": "create", "update": "update", "delete": "delete"}
 
 
-def read_event(process: ProcessDraft, node: NodeDraft) -> XmlElement | None:
+def read_event(process: BpmnDraft, node: NodeDraft) -> XmlElement | None:
     """Read what an event catches or throws. Returns its definition; None if it has none, or a problem."""
     definitions = _definitions(process, node)
     if len(definitions) > 1 or node.element.flag("parallelMultiple"):
@@ -51,7 +51,7 @@ def read_event(process: ProcessDraft, node: NodeDraft) -> XmlElement | None:
     return definition
 
 
-def _definitions(process: ProcessDraft, node: NodeDraft) -> list[XmlElement]:
+def _definitions(process: BpmnDraft, node: NodeDraft) -> list[XmlElement]:
     found = [child for child in node.element.children if child.tag in _ROWS]
     for reference in node.element.all("bpmn:eventDefinitionRef"):
         id = reference.text.strip()
@@ -63,7 +63,7 @@ def _definitions(process: ProcessDraft, node: NodeDraft) -> list[XmlElement]:
     return found
 
 
-def _place_of(process: ProcessDraft, node: NodeDraft) -> str:
+def _place_of(process: BpmnDraft, node: NodeDraft) -> str:
     """Where an event is, as in `EventKindRow.places`."""
     if not node.is_start:
         return node.row.kind
@@ -87,7 +87,7 @@ def _impossible(kind: EventKind, place: str) -> str:
 class EventReader:
     """Reads one definition of one event."""
 
-    def __init__(self, process: ProcessDraft, node: NodeDraft, definition: XmlElement) -> None:
+    def __init__(self, process: BpmnDraft, node: NodeDraft, definition: XmlElement) -> None:
         self.process = process
         self.node = node
         self.definition = definition
@@ -262,7 +262,7 @@ def is_handled(definition: XmlElement, node: NodeDraft) -> bool:
     )
 
 
-def name_of(process: ProcessDraft, node: NodeDraft, definition: XmlElement, what: str) -> Any:
+def name_of(process: BpmnDraft, node: NodeDraft, definition: XmlElement, what: str) -> Any:
     """The name of a signal or message, a source; None if it has a problem, which is the one of the definition."""
     name = (definition.get("name") or "").strip()
     if not name:
@@ -273,7 +273,7 @@ def name_of(process: ProcessDraft, node: NodeDraft, definition: XmlElement, what
     return source(process, node, name, f"The name of the {what}")
 
 
-def message_event(process: ProcessDraft, node: NodeDraft, message: XmlElement) -> EventSpec | None:
+def message_event(process: BpmnDraft, node: NodeDraft, message: XmlElement) -> EventSpec | None:
     """What catches or throws this message."""
     name = name_of(process, node, message, "message")
     if name is None:

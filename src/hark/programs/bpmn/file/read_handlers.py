@@ -8,7 +8,7 @@ from typing import Any
 from hark.model.errors import InvalidInput
 from hark.model.lanes import handler_name, lane_name_problem
 from hark.model.names import check_name
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.extensions import attribute, extensions_of, named, zeebe
 from hark.programs.bpmn.file.file_sources import FEEL, JUEL, is_computed, is_expression, language_of, marked, source
 from hark.programs.bpmn.file.xml_tree import XmlElement
@@ -20,7 +20,7 @@ _CENTURY = 100 * 365 * 86_400
 _CYCLE = re.compile(r"R([0-9]{1,9})\s*/\s*(P\S+)", re.IGNORECASE)
 
 
-def read_service(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> None:
+def read_service(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> None:
     """Make a node a service. `carrier` is the element that has the attributes: of an event, its definition."""
     node.kind = "service"
     node.event = None
@@ -38,7 +38,7 @@ def read_service(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) ->
     _read_result(process, node, carrier)
 
 
-def _note_type(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> None:
+def _note_type(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> None:
     """Types of tasks that other engines do themselves (`mail`, `http`, `dmn`, `shell`) are the work of a handler."""
     type = attribute(carrier, "type")
     if type is not None and type not in _EXTERNAL:
@@ -55,7 +55,7 @@ def has_handler(node: NodeDraft, carrier: XmlElement) -> bool:
     return any(attribute(carrier, name) for name in ("topic", "class", "delegateExpression", "expression", "type"))
 
 
-def _handler(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> Any:
+def _handler(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> Any:
     """The name of the handler, a source: zeebe type, topic, class or delegate, name, id, in that order."""
     definition = zeebe(node.extensions, "taskDefinition")
     given = (definition.get("type") or "").strip() if definition is not None else ""
@@ -87,7 +87,7 @@ def _name_problem(name: str) -> str | None:
         return f"{error}."
 
 
-def _delegate(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> str:
+def _delegate(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> str:
     """The name in a delegate: of `${bean}` it is `bean`, of `${bean.method(x)}` it is `bean.method`."""
     text = attribute(carrier, "delegateExpression") or attribute(carrier, "expression")
     if text is None:
@@ -98,7 +98,7 @@ def _delegate(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> st
     return name
 
 
-def _read_attempts(process: ProcessDraft, node: NodeDraft) -> None:
+def _read_attempts(process: BpmnDraft, node: NodeDraft) -> None:
     definition = zeebe(node.extensions, "taskDefinition")
     retries = (definition.get("retries") or "").strip() if definition is not None else ""
     if retries:
@@ -115,7 +115,7 @@ def _attempts(number: int) -> int:
     return min(max(number, 1), _MAX_ATTEMPTS)
 
 
-def _read_cycle(process: ProcessDraft, node: NodeDraft, cycle: XmlElement) -> None:
+def _read_cycle(process: BpmnDraft, node: NodeDraft, cycle: XmlElement) -> None:
     """`R5/PT10S` is five attempts, ten seconds apart; `PT1M,PT5M` is one attempt more than there are delays."""
     text = cycle.text.strip()
     if found := _CYCLE.fullmatch(text):
@@ -162,7 +162,7 @@ def _read_headers(node: NodeDraft) -> None:
         node.fields["headers"] = headers
 
 
-def _read_result(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) -> None:
+def _read_result(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> None:
     decision = zeebe(node.extensions, "calledDecision")
     result = (
         attribute(carrier, "resultVariable")
@@ -186,7 +186,7 @@ def _read_result(process: ProcessDraft, node: NodeDraft, carrier: XmlElement) ->
         )
 
 
-def read_script(process: ProcessDraft, node: NodeDraft) -> None:
+def read_script(process: BpmnDraft, node: NodeDraft) -> None:
     """A script task: an expression in the file, or the work of a handler."""
     given = zeebe(node.extensions, "script")
     if given is not None:

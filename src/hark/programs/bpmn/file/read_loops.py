@@ -7,13 +7,13 @@ from typing import Any
 from hark.model import json
 from hark.model.errors import MalformedJson
 from hark.programs.bpmn.bpmn_spec import Assignment, LoopSpec
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.extensions import attribute, extensions_of, inner, named, zeebe
 from hark.programs.bpmn.file.file_sources import condition, is_expression, source, variable_source
 from hark.programs.bpmn.file.xml_tree import XmlElement
 
 
-def read_loop(process: ProcessDraft, node: NodeDraft) -> None:
+def read_loop(process: BpmnDraft, node: NodeDraft) -> None:
     """Read the loop of an activity, if it has one."""
     loops = node.element.all("bpmn:multiInstanceLoopCharacteristics", "bpmn:standardLoopCharacteristics")
     if not loops:
@@ -28,7 +28,7 @@ def read_loop(process: ProcessDraft, node: NodeDraft) -> None:
     node.fields["loop"] = (_multiple if is_multiple else _standard)(process, node, loops[0])
 
 
-def _standard(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> LoopSpec:
+def _standard(process: BpmnDraft, node: NodeDraft, loop: XmlElement) -> LoopSpec:
     element = loop.first("bpmn:loopCondition")
     maximum = (loop.get("loopMaximum") or "").strip()
     if maximum and not (maximum.isdecimal() and len(maximum) < 10):
@@ -42,7 +42,7 @@ def _standard(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> LoopS
     )
 
 
-def _multiple(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> LoopSpec:
+def _multiple(process: BpmnDraft, node: NodeDraft, loop: XmlElement) -> LoopSpec:
     fields: dict[str, Any] = {}
     extensions = extensions_of(loop)
     if (count := loop.first("bpmn:loopCardinality")) is not None:
@@ -63,7 +63,7 @@ def _multiple(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> LoopS
     return LoopSpec("sequential" if loop.flag("isSequential") else "parallel", **fields)
 
 
-def _check_behavior(process: ProcessDraft, node: NodeDraft, loop: XmlElement) -> None:
+def _check_behavior(process: BpmnDraft, node: NodeDraft, loop: XmlElement) -> None:
     """Events that the multi-instance throws when its instances end are not thrown here."""
     behavior = (loop.get("behavior") or "All").strip()[:20]
     reference = f"{behavior.lower()}BehaviorEventRef"  # of One and None
@@ -77,7 +77,7 @@ def _check_behavior(process: ProcessDraft, node: NodeDraft, loop: XmlElement) ->
         )
 
 
-def _standard_data(process: ProcessDraft, node: NodeDraft, loop: XmlElement, fields: dict[str, Any]) -> None:
+def _standard_data(process: BpmnDraft, node: NodeDraft, loop: XmlElement, fields: dict[str, Any]) -> None:
     """`loopDataInputRef`, `inputDataItem` and their counterparts for output."""
     collection = loop.first("bpmn:loopDataInputRef")
     if collection is not None and collection.text.strip():
@@ -104,7 +104,7 @@ def _data_name(node: NodeDraft, name: str, association: str, own: str, other: st
 
 
 def _vendor_data(
-    process: ProcessDraft, node: NodeDraft, loop: XmlElement, extensions: list[XmlElement], fields: dict[str, Any]
+    process: BpmnDraft, node: NodeDraft, loop: XmlElement, extensions: list[XmlElement], fields: dict[str, Any]
 ) -> None:
     """`camunda:collection`, and the elements that Flowable has for it."""
     collection: Any = attribute(loop, "collection")
@@ -145,7 +145,7 @@ def _written_collection(element: XmlElement) -> Any:
     return element.text.strip() or None
 
 
-def _zeebe_data(process: ProcessDraft, node: NodeDraft, found: XmlElement, fields: dict[str, Any]) -> None:
+def _zeebe_data(process: BpmnDraft, node: NodeDraft, found: XmlElement, fields: dict[str, Any]) -> None:
     if collection := found.get("inputCollection"):
         fields["collection"] = source(process, node, collection, "Its inputCollection", found.line)
     if item := found.get("inputElement"):

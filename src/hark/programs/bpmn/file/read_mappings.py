@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hark.programs.bpmn.bpmn_spec import Assignment
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.extensions import inner, named, zeebe
 from hark.programs.bpmn.file.file_sources import FEEL, JUEL, is_expression, language_of, marked, source, variable_source
 from hark.programs.bpmn.file.xml_tree import XmlElement
@@ -13,7 +13,7 @@ from hark.programs.bpmn.file.xml_tree import XmlElement
 _OWN_KEY = ("execution.processBusinessKey", "execution.getProcessBusinessKey()", "execution.businessKey")
 
 
-def read_mappings(process: ProcessDraft, node: NodeDraft) -> None:
+def read_mappings(process: BpmnDraft, node: NodeDraft) -> None:
     """The local variables that are set before a node runs, and what is set around it when it has ended."""
     inputs: list[Assignment] = []
     outputs: list[Assignment] = []
@@ -32,7 +32,7 @@ def read_mappings(process: ProcessDraft, node: NodeDraft) -> None:
         node.fields["outputs"] = tuple(outputs)
 
 
-def _parameters(process: ProcessDraft, node: NodeDraft, mapping: XmlElement, name: str) -> list[Assignment]:
+def _parameters(process: BpmnDraft, node: NodeDraft, mapping: XmlElement, name: str) -> list[Assignment]:
     found: list[Assignment] = []
     for parameter in inner(mapping, name):
         target = (parameter.get("name") or "").strip()
@@ -51,7 +51,7 @@ class _NotRun(Exception):
     """A script of a mapping is in a language that Hark does not run; it was reported."""
 
 
-def _value(process: ProcessDraft, node: NodeDraft, element: XmlElement) -> Any:
+def _value(process: BpmnDraft, node: NodeDraft, element: XmlElement) -> Any:
     """The source in a parameter, an entry of a map, or a value of a list: a text, a list, a map or a script."""
     for child in element.children:
         if child.name == "list":
@@ -63,7 +63,7 @@ def _value(process: ProcessDraft, node: NodeDraft, element: XmlElement) -> Any:
     return element.text.strip() or None
 
 
-def _item(process: ProcessDraft, node: NodeDraft, element: XmlElement) -> Any:
+def _item(process: BpmnDraft, node: NodeDraft, element: XmlElement) -> Any:
     if element.name == "value":
         return element.text.strip()
     holder = XmlElement(element.tag, {}, element.line)
@@ -71,7 +71,7 @@ def _item(process: ProcessDraft, node: NodeDraft, element: XmlElement) -> Any:
     return _value(process, node, holder)
 
 
-def _script(process: ProcessDraft, node: NodeDraft, script: XmlElement) -> str:
+def _script(process: BpmnDraft, node: NodeDraft, script: XmlElement) -> str:
     language = language_of(script.get("scriptFormat"))
     text = script.text.strip()
     if not text or language not in (None, FEEL, JUEL):
@@ -83,7 +83,7 @@ def _script(process: ProcessDraft, node: NodeDraft, script: XmlElement) -> str:
     return marked(text, language)
 
 
-def _zeebe_mapping(process: ProcessDraft, node: NodeDraft, child: XmlElement) -> Assignment | None:
+def _zeebe_mapping(process: BpmnDraft, node: NodeDraft, child: XmlElement) -> Assignment | None:
     target = (child.get("target") or "").strip()
     if not target:
         process.report(node, f"A {child.tag} has no target. Give it the name of a variable.", child.line)
@@ -102,7 +102,7 @@ class PassedVariables:
         key: The source of the correlation key.
     """
 
-    def __init__(self, process: ProcessDraft, node: NodeDraft, elements: list[XmlElement]) -> None:
+    def __init__(self, process: BpmnDraft, node: NodeDraft, elements: list[XmlElement]) -> None:
         self.is_given = False
         self.copies_all = False
         self.is_local = bool(elements) and all(element.flag("local") for element in elements)
@@ -111,7 +111,7 @@ class PassedVariables:
         for element in elements:
             self._read(process, node, element)
 
-    def _read(self, process: ProcessDraft, node: NodeDraft, element: XmlElement) -> None:
+    def _read(self, process: BpmnDraft, node: NodeDraft, element: XmlElement) -> None:
         key = element.get("businessKey")
         if key is not None:
             self._read_key(process, node, element, key)
@@ -141,14 +141,14 @@ class PassedVariables:
             Assignment(target, source(process, node, value, f"The mapping of {target!r}", element.line))
         )
 
-    def _read_key(self, process: ProcessDraft, node: NodeDraft, element: XmlElement, key: str) -> None:
+    def _read_key(self, process: BpmnDraft, node: NodeDraft, element: XmlElement, key: str) -> None:
         if any(own in key for own in _OWN_KEY):
             ignore_own_key(process, node, element.line)
             return
         self.key = source(process, node, key, "The key", element.line)
 
 
-def ignore_own_key(process: ProcessDraft, node: NodeDraft, line: int) -> None:
+def ignore_own_key(process: BpmnDraft, node: NodeDraft, line: int) -> None:
     """Note that a called process does not get the key of its caller."""
     process.file.ignore(
         node.id, line, "The key of the caller is not passed on: a live correlation key has one instance."

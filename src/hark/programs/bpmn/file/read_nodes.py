@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hark.programs.bpmn.file.data_objects import read_data_objects
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.element_readers import ELEMENT_READERS
 from hark.programs.bpmn.file.file_sources import flow_condition
 from hark.programs.bpmn.file.read_loops import read_loop
@@ -11,7 +11,7 @@ from hark.programs.bpmn.file.read_mappings import read_mappings
 from hark.programs.bpmn.file.read_skips import flow_skip, read_skip
 
 
-def read_nodes(process: ProcessDraft) -> None:
+def read_nodes(process: BpmnDraft) -> None:
     """Read what the nodes of a process do, the conditions of its flows, and the variables that it begins with."""
     process.variables = read_data_objects(process, process.element)
     for node in process.nodes:
@@ -22,7 +22,7 @@ def read_nodes(process: ProcessDraft) -> None:
     _read_compensations(process)
 
 
-def _read_node(process: ProcessDraft, node: NodeDraft) -> None:
+def _read_node(process: BpmnDraft, node: NodeDraft) -> None:
     if node.extensions:
         read_mappings(process, node)
     reader = ELEMENT_READERS[node.row.tag]
@@ -32,7 +32,7 @@ def _read_node(process: ProcessDraft, node: NodeDraft) -> None:
     reader.read(process, node)
 
 
-def _read_flows(process: ProcessDraft, node: NodeDraft) -> None:
+def _read_flows(process: BpmnDraft, node: NodeDraft) -> None:
     """The conditions of the outgoing flows, and which of them is the default."""
     reader = ELEMENT_READERS[node.row.tag]
     reference = (node.element.get("default") or "").strip()
@@ -55,7 +55,7 @@ def _read_flows(process: ProcessDraft, node: NodeDraft) -> None:
         )
 
 
-def _read_hosts(process: ProcessDraft) -> None:
+def _read_hosts(process: BpmnDraft) -> None:
     """Attach boundary events to their activities."""
     for node in process.nodes:
         if not node.is_boundary:
@@ -74,7 +74,7 @@ def _read_hosts(process: ProcessDraft) -> None:
             host.fields.setdefault("boundaries", []).append(node.number)
 
 
-def _read_compensations(process: ProcessDraft) -> None:
+def _read_compensations(process: BpmnDraft) -> None:
     """Find the activity that compensates each one that has a boundary event for compensation."""
     ends: dict[int, list[NodeDraft]] = {}
     for association in process.file.associations:
@@ -98,7 +98,7 @@ def _read_compensations(process: ProcessDraft) -> None:
 
 
 def _report_handlers(
-    process: ProcessDraft, node: NodeDraft, activities: list[NodeDraft], handlers: list[NodeDraft]
+    process: BpmnDraft, node: NodeDraft, activities: list[NodeDraft], handlers: list[NodeDraft]
 ) -> None:
     if handlers:
         process.report(node, f"It is associated with {len(handlers)} activities that compensate. Leave one of them.")

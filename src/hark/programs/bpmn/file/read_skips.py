@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hark.programs.bpmn.file.draft import FlowDraft, NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, FlowDraft, NodeDraft
 from hark.programs.bpmn.file.extensions import attribute
 from hark.programs.bpmn.file.file_sources import marked
 from hark.programs.bpmn.file.xml_tree import XmlElement
@@ -12,7 +12,7 @@ from hark.programs.expressions.sources import check_condition
 _NAME = "skipExpression"
 
 
-def read_skip(process: ProcessDraft, node: NodeDraft, *, is_possible: bool) -> None:
+def read_skip(process: BpmnDraft, node: NodeDraft, *, is_possible: bool) -> None:
     """Read the skip expression of an activity. Flowable has them for some tasks only, and does not see others."""
     if (text := attribute(node.element, _NAME)) is None:
         return
@@ -24,13 +24,13 @@ def read_skip(process: ProcessDraft, node: NodeDraft, *, is_possible: bool) -> N
         )
 
 
-def flow_skip(process: ProcessDraft, flow: FlowDraft) -> str | None:
+def flow_skip(process: BpmnDraft, flow: FlowDraft) -> str | None:
     """The skip expression of a flow. Flowable writes it without a prefix too."""
     text = attribute(flow.element, _NAME) or (flow.element.get(_NAME) or "").strip()
     return _checked(process, flow.id, flow.element, text) if text else None
 
 
-def _checked(process: ProcessDraft, id: str, element: XmlElement, text: str) -> str:
+def _checked(process: BpmnDraft, id: str, element: XmlElement, text: str) -> str:
     text = marked(text, None)
     try:
         check_condition(text)

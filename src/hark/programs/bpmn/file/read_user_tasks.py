@@ -8,7 +8,7 @@ from typing import Any
 from hark.model.errors import InvalidInput
 from hark.model.schema import compile_schema
 from hark.programs.bpmn.bpmn_spec import UserSpec
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.extensions import attribute, named, zeebe
 from hark.programs.bpmn.file.file_sources import is_computed, source
 from hark.programs.bpmn.file.forms import camunda_form, flowable_form, zeebe_form
@@ -18,7 +18,7 @@ _EXPRESSION = ("bpmn:resourceAssignmentExpression", "bpmn:formalExpression", "bp
 _OWNER = re.compile(r"(user|group)\((.*)\)", re.DOTALL)
 
 
-def read_user(process: ProcessDraft, node: NodeDraft) -> None:
+def read_user(process: BpmnDraft, node: NodeDraft) -> None:
     """Read a user task."""
     element = node.element
     users, groups = _owners(element)
@@ -86,7 +86,7 @@ def _owners(element: XmlElement) -> tuple[str | None, str | None]:
     return ",".join(users) or None, ",".join(groups) or None
 
 
-def _schema(process: ProcessDraft, node: NodeDraft) -> dict[str, Any] | None:
+def _schema(process: BpmnDraft, node: NodeDraft) -> dict[str, Any] | None:
     """The JSON Schema of the answer, from the form of the task."""
     schema = None
     if forms := named(node.extensions, "formData"):
@@ -104,7 +104,7 @@ def _schema(process: ProcessDraft, node: NodeDraft) -> dict[str, Any] | None:
     return schema
 
 
-def _zeebe_schema(process: ProcessDraft, node: NodeDraft, definition: XmlElement) -> dict[str, Any] | None:
+def _zeebe_schema(process: BpmnDraft, node: NodeDraft, definition: XmlElement) -> dict[str, Any] | None:
     key = (definition.get("formKey") or definition.get("formId") or "").rpartition(":")[2]
     form = process.file.forms.get(key)
     text = definition.text.strip() if form is None else form.text.strip()

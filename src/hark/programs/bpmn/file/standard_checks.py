@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Final
 
 from hark.programs.bpmn.bpmn_elements import EventKind
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.extensions import named, zeebe
 
 _WITHOUT_OUTPUTS = ("error", "compensation", "cancel", "terminate")
 _ASSOCIATIONS = ("bpmn:dataInputAssociation", "bpmn:dataOutputAssociation")
 
 
-def check_standard(process: ProcessDraft) -> None:
+def check_standard(process: BpmnDraft) -> None:
     """Report what would change how a process runs, if it were executed."""
     for node in process.nodes:
         _check_quantities(process, node)
@@ -34,7 +34,7 @@ def check_standard(process: ProcessDraft) -> None:
         )
 
 
-def _check_quantities(process: ProcessDraft, node: NodeDraft) -> None:
+def _check_quantities(process: BpmnDraft, node: NodeDraft) -> None:
     for name in ("startQuantity", "completionQuantity"):
         value = (node.element.get(name) or "").strip()
         if value and value.lstrip("0") != "1":
@@ -42,7 +42,7 @@ def _check_quantities(process: ProcessDraft, node: NodeDraft) -> None:
             process.report(node, f"{name} is {value[:20]!r}, but an activity of Hark {tokens}. Use a gateway.")
 
 
-def _check_data(process: ProcessDraft, node: NodeDraft) -> None:
+def _check_data(process: BpmnDraft, node: NodeDraft) -> None:
     """Data associations that only connect are for people; those that compute are not executed."""
     definitions = [node.element, *(child for child in node.element.children if child.name.endswith("EventDefinition"))]
     for association in (found for holder in definitions for found in holder.all(*_ASSOCIATIONS)):
@@ -55,7 +55,7 @@ def _check_data(process: ProcessDraft, node: NodeDraft) -> None:
             )
 
 
-def _check_waiting(process: ProcessDraft, node: NodeDraft) -> None:
+def _check_waiting(process: BpmnDraft, node: NodeDraft) -> None:
     if not node.row.throws:
         return
     for definition in node.element.all("bpmn:compensateEventDefinition"):
@@ -64,7 +64,7 @@ def _check_waiting(process: ProcessDraft, node: NodeDraft) -> None:
             process.file.ignore(node.id, definition.line, message)
 
 
-def _check_error(process: ProcessDraft, node: NodeDraft) -> None:
+def _check_error(process: BpmnDraft, node: NodeDraft) -> None:
     """Flowable can map what an error has with it to variables."""
     for mapping in [*named(node.extensions, "in"), *named(node.extensions, "out")]:
         process.file.report_extension(
@@ -75,13 +75,13 @@ def _check_error(process: ProcessDraft, node: NodeDraft) -> None:
         )
 
 
-_EVENT_CHECKS: Final[dict[EventKind, Callable[[ProcessDraft, NodeDraft], None]]] = {
+_EVENT_CHECKS: Final[dict[EventKind, Callable[[BpmnDraft, NodeDraft], None]]] = {
     "compensation": _check_waiting,
     "error": _check_error,
 }
 
 
-def _check_mapping(process: ProcessDraft, node: NodeDraft) -> None:
+def _check_mapping(process: BpmnDraft, node: NodeDraft) -> None:
     """Mappings where Hark has none: at a thrown compensation Zeebe has none either, at the others no engine has."""
     inputs, outputs = node.fields.get("inputs"), node.fields.get("outputs")
     thrown = node.event.kind if node.row.throws and node.event is not None else None

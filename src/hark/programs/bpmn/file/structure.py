@@ -10,7 +10,7 @@ from collections.abc import Container
 from hark.model.nearest import did_you_mean
 from hark.programs.bpmn.bpmn_elements import ELEMENTS, ElementRow
 from hark.programs.bpmn.bpmn_spec import ROOT
-from hark.programs.bpmn.file.draft import FlowDraft, NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, FlowDraft, NodeDraft
 from hark.programs.bpmn.file.extensions import extensions_of
 from hark.programs.bpmn.file.xml_tree import XmlElement
 
@@ -27,13 +27,13 @@ _WITHOUT_EFFECT = frozenset(
 )  # fmt: skip
 
 
-def read_structure(process: ProcessDraft) -> None:
+def read_structure(process: BpmnDraft) -> None:
     """Find the nodes and flows of a process, in the order of the file."""
     _read_scope(process, process.element, ROOT)
     _connect(process)
 
 
-def _read_scope(process: ProcessDraft, element: XmlElement, scope: int) -> None:
+def _read_scope(process: BpmnDraft, element: XmlElement, scope: int) -> None:
     for child in element.children:
         tag = child.tag
         if (row := ELEMENTS.get(tag)) is not None:
@@ -51,7 +51,7 @@ def _read_scope(process: ProcessDraft, element: XmlElement, scope: int) -> None:
             process.file.report(id, child.line, f"Hark does not execute the element {child.name}. Remove it.")
 
 
-def _add_node(process: ProcessDraft, element: XmlElement, row: ElementRow, scope: int) -> NodeDraft:
+def _add_node(process: BpmnDraft, element: XmlElement, row: ElementRow, scope: int) -> NodeDraft:
     id = (element.get("id") or "").strip() or _free(f"{element.name}@{element.line}", process.by_id, process.numbered)
     node = NodeDraft(id, len(process.nodes), row, row.kind, element, scope, extensions_of(element))
     process.nodes.append(node)
@@ -77,7 +77,7 @@ def _free(id: str, taken: Container[str], last: dict[str, int]) -> str:
     return found
 
 
-def _connect(process: ProcessDraft) -> None:
+def _connect(process: BpmnDraft) -> None:
     """Connect the nodes by the flows."""
     taken: set[str] = set()
     for number, element in enumerate(process.flow_elements):
@@ -109,7 +109,7 @@ def _connect(process: ProcessDraft) -> None:
         flow.target.incoming.append(number)
 
 
-def _end_of(process: ProcessDraft, id: str, element: XmlElement, attribute: str) -> NodeDraft | None:
+def _end_of(process: BpmnDraft, id: str, element: XmlElement, attribute: str) -> NodeDraft | None:
     reference = (element.get(attribute) or "").strip()
     if not reference:
         process.file.report(id, element.line, f"The flow has no {attribute}. Set it to the id of an element.")

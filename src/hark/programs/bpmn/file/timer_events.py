@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from hark.programs.bpmn.bpmn_spec import EventSpec
-from hark.programs.bpmn.file.draft import NodeDraft, ProcessDraft
+from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.extensions import attribute
 from hark.programs.bpmn.file.file_sources import source
 from hark.programs.bpmn.file.timer_checks import end_problem, timer_problem
@@ -20,7 +20,7 @@ _TIMERS: dict[str, Literal["date", "duration", "cycle"]] = {
 _WITH_END = re.compile(r"(R[^/]*/P[^/]*)/(.+)", re.DOTALL)
 
 
-def read_timer(process: ProcessDraft, node: NodeDraft, definition: XmlElement) -> EventSpec | None:
+def read_timer(process: BpmnDraft, node: NodeDraft, definition: XmlElement) -> EventSpec | None:
     """Read the timer of an event; None if it has a problem."""
     timers = [child for child in definition.children if child.tag in _TIMERS]
     if len(timers) != 1 or not timers[0].text.strip():
@@ -40,7 +40,7 @@ def read_timer(process: ProcessDraft, node: NodeDraft, definition: XmlElement) -
     return EventSpec("timer", timer=kind, text=text, until=end)
 
 
-def _cycle(process: ProcessDraft, node: NodeDraft, timer: XmlElement) -> tuple[str, str | None]:
+def _cycle(process: BpmnDraft, node: NodeDraft, timer: XmlElement) -> tuple[str, str | None]:
     """The text of a cycle and its end date.
 
     In Flowable, `R3/PT1H/end` begins to count at once and stops at the end, which only counts if it repeats. In
@@ -55,7 +55,7 @@ def _cycle(process: ProcessDraft, node: NodeDraft, timer: XmlElement) -> tuple[s
     return text, end
 
 
-def _repeats(process: ProcessDraft, node: NodeDraft) -> bool:
+def _repeats(process: BpmnDraft, node: NodeDraft) -> bool:
     """Whether a cycle fires more than once at this event."""
     if node.row.interrupting is None:
         return False

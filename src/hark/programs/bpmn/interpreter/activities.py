@@ -12,7 +12,7 @@ from hark.programs.bpmn.bpmn_spec import CallSpec, NodeSpec
 from hark.programs.bpmn.interpreter import catching, compensation, loops
 from hark.programs.bpmn.interpreter.element_behaviour import ElementBehaviour, Values
 from hark.programs.bpmn.interpreter.execution import RETRIED, Execution
-from hark.programs.bpmn.interpreter.instance_state import Catcher, FlowToken, ProcessScope
+from hark.programs.bpmn.interpreter.instance_state import BpmnScope, Catcher, FlowToken
 from hark.programs.bpmn.interpreter.mappings import begin_local, mapped_inputs
 from hark.programs.bpmn.interpreter.scope_variables import StuckToken, Variables, set_local
 from hark.programs.bpmn.interpreter.skips import skips_are_on
@@ -71,7 +71,7 @@ def body(run: Execution, token: FlowToken, data: Any) -> None:
     activity = run.graph.elements[token.node]
     variables = mapped_inputs(run, node, token.scope)
     if node.inputs or node.outputs or activity.scope_kind != "local":
-        local = ProcessScope(run.number(), token.node, token.scope, activity.scope_kind, token.id, variables)
+        local = BpmnScope(run.number(), token.node, token.scope, activity.scope_kind, token.id, variables)
         run.scopes[local.id] = local
         token.local = local.id
     if node.boundaries and not run.is_iteration(token) and catching.arm_boundaries(run, token, node):

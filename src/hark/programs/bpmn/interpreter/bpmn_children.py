@@ -40,7 +40,7 @@ class _Called(Struct):
 _called = msgspec.json.Decoder(_Called)
 
 
-class ProcessChildren:
+class BpmnChildren:
     """The children of an instance, during one activation."""
 
     def __init__(self, run: Execution, claim: Claim, max_payload: int) -> None:

@@ -1,4 +1,4 @@
-"""ProcessGraph: the spec of a process with its indexes, built once per version and shared by all its instances."""
+"""BpmnGraph: the spec of a process with its indexes, built once per version and shared by all its instances."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from hark.programs.bpmn.bpmn_elements import EVENTS
-from hark.programs.bpmn.bpmn_spec import ROOT, FlowSpec, NodeSpec, ProcessSpec, decode_process
+from hark.programs.bpmn.bpmn_spec import ROOT, BpmnSpec, FlowSpec, NodeSpec, decode_bpmn
 from hark.programs.bpmn.interpreter.elements import ELEMENT_BEHAVIOURS
 from hark.programs.bpmn.interpreter.event_kinds import EVENT_BEHAVIOURS
 
@@ -20,7 +20,7 @@ class EventSubprocess(NamedTuple):
     start_number: int
 
 
-class ProcessGraph:
+class BpmnGraph:
     """A process's nodes by number, and what is asked of them often.
 
     Attributes:
@@ -42,7 +42,7 @@ class ProcessGraph:
         expects_tokens: It has gateways that expect tokens after they have gone on.
     """
 
-    def __init__(self, spec: ProcessSpec) -> None:
+    def __init__(self, spec: BpmnSpec) -> None:
         self.spec = spec
         self.nodes: tuple[NodeSpec, ...] = spec.nodes
         self.flows: tuple[FlowSpec, ...] = spec.flows
@@ -151,7 +151,7 @@ class ProcessGraph:
         return self.flows[flow].source in reached
 
 
-def _only_flow(spec: ProcessSpec, node: NodeSpec) -> int:
+def _only_flow(spec: BpmnSpec, node: NodeSpec) -> int:
     if len(node.outgoing) != 1 or node.default is not None or node.for_compensation:
         return -1
     [flow] = node.outgoing
@@ -159,6 +159,6 @@ def _only_flow(spec: ProcessSpec, node: NodeSpec) -> int:
 
 
 @lru_cache(256)
-def process_graph(source: str) -> ProcessGraph:
+def bpmn_graph(source: str) -> BpmnGraph:
     """The process of a stored source, with its indexes. All instances of a version share it."""
-    return ProcessGraph(decode_process(source).process)
+    return BpmnGraph(decode_bpmn(source).process)

@@ -32,20 +32,20 @@ from hark.programs.bpmn.interpreter import (
     terminating,
     throwing,
 )
-from hark.programs.bpmn.interpreter.bpmn_children import ProcessChildren
-from hark.programs.bpmn.interpreter.bpmn_graph import ProcessGraph
-from hark.programs.bpmn.interpreter.bpmn_services import ProcessServices
+from hark.programs.bpmn.interpreter.bpmn_children import BpmnChildren
+from hark.programs.bpmn.interpreter.bpmn_graph import BpmnGraph
+from hark.programs.bpmn.interpreter.bpmn_services import BpmnServices
 from hark.programs.bpmn.interpreter.execution import PAUSE_AFTER, Execution, number_of
 from hark.programs.bpmn.interpreter.instance_state import (
     RUN,
+    BpmnScope,
+    BpmnState,
     FlowToken,
-    ProcessScope,
-    ProcessState,
-    dump_process_state,
-    load_process_state,
+    dump_bpmn_state,
+    load_bpmn_state,
     resting_elements,
 )
-from hark.programs.bpmn.interpreter.retrying import ProcessRetry
+from hark.programs.bpmn.interpreter.retrying import BpmnRetry
 from hark.programs.bpmn.interpreter.scope_variables import StuckToken
 from hark.programs.expressions import ExpressionError
 from hark.programs.interpreted import NAMED_FAILURES, named
@@ -68,23 +68,23 @@ _ACTIONS: Final[dict[str, Any]] = {
 }
 
 
-async def run_process(claim: Claim, services: ProcessServices) -> Decision:
+async def run_bpmn(claim: Claim, services: BpmnServices) -> Decision:
     """One activation of a process."""
     graph = await services.process(claim.definition, claim.version)
-    return await _ProcessActivation(claim, services, graph).run()
+    return await _BpmnActivation(claim, services, graph).run()
 
 
-class _ProcessActivation:
-    def __init__(self, claim: Claim, services: ProcessServices, graph: ProcessGraph) -> None:
+class _BpmnActivation:
+    def __init__(self, claim: Claim, services: BpmnServices, graph: BpmnGraph) -> None:
         self._claim = claim
         self._services = services
         self._graph = graph
-        state = load_process_state(claim.state) if has_begun(claim.step) else _first_state(claim, graph)
+        state = load_bpmn_state(claim.state) if has_begun(claim.step) else _first_state(claim, graph)
         self._run = Execution(claim.id, graph, state, claim.now, claim.correlation_key)
         self._run.has_caller = claim.parent_wait is not None
-        self._children = self._run.children = ProcessChildren(self._run, claim, services.max_payload)
+        self._children = self._run.children = BpmnChildren(self._run, claim, services.max_payload)
         self._by_awakeable: dict[str, int] | None = None
-        self._retry = ProcessRetry(self._run, claim, services, self._children)
+        self._retry = BpmnRetry(self._run, claim, services, self._children)
 
     async def run(self) -> Decision:
         claim, run = self._claim, self._run
@@ -278,7 +278,7 @@ class _ProcessActivation:
         state = self._run.state
         state.scopes, state.tokens, state.catchers, state.incidents, state.elements = [], [], [], [], {}
         result = json.dump_unchecked(state.variables)
-        return Decision("done", RUN, dump_process_state(state), Finish("done", result=result))
+        return Decision("done", RUN, dump_bpmn_state(state), Finish("done", result=result))
 
     def _is_stuck(self) -> bool:
         """Whether the instance fails: at once, or because no token can go on."""
@@ -305,7 +305,7 @@ class _ProcessActivation:
             each.error if each.fatal and not run.thrown else f"Element {each.element!r}: {each.error}"
             for each in state.incidents[:NAMED_FAILURES]
         ]
-        return stop(RUN, dump_process_state(state), Failure(None, storable(named(texts, len(state.incidents)))))
+        return stop(RUN, dump_bpmn_state(state), Failure(None, storable(named(texts, len(state.incidents)))))
 
     def _park(self) -> Decision:
         run = self._run
@@ -319,7 +319,7 @@ class _ProcessActivation:
             awakeables=tuple(run.awakeables.values()),
             has_children=self._has_children(),
         )
-        return Decision(label, RUN, dump_process_state(run.state), move)
+        return Decision(label, RUN, dump_bpmn_state(run.state), move)
 
     def _has_children(self) -> bool:
         """Whether a service task or a called process runs: one that has failed does not."""
@@ -336,12 +336,12 @@ class _ProcessActivation:
         return (DecisionEvent("moved", None, _encode({"flows": flows, "elements": elements}).decode()),)
 
 
-def _first_state(claim: Claim, graph: ProcessGraph) -> ProcessState:
+def _first_state(claim: Claim, graph: BpmnGraph) -> BpmnState:
     given = json.load(claim.state)
     variables = given if isinstance(given, dict) else {}
     if graph.spec.variables:
         variables = graph.spec.variables | variables
-    return ProcessState(variables, scopes=[ProcessScope(0, -1, 0, "process")])
+    return BpmnState(variables, scopes=[BpmnScope(0, -1, 0, "process")])
 
 
 def _payload(row: InboxRow) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hark.programs.bpmn.bpmn_elements import EVENTS
 from hark.programs.bpmn.bpmn_spec import NodeSpec
 from hark.programs.bpmn.interpreter.execution import Execution
-from hark.programs.bpmn.interpreter.instance_state import Compensation, FlowToken, ProcessScope
+from hark.programs.bpmn.interpreter.instance_state import BpmnScope, Compensation, FlowToken
 
 if TYPE_CHECKING:
     from hark.programs.bpmn.interpreter.bpmn_graph import EventSubprocess
@@ -63,7 +63,7 @@ def throw(run: Execution, token: FlowToken, activity: int | None) -> None:
 
 def begin(run: Execution, token: FlowToken, records: list[Compensation]) -> None:
     """Compensate these records; the token waits."""
-    scope = ProcessScope(run.number(), token.node, token.scope, "compensation", token.id, records=records)
+    scope = BpmnScope(run.number(), token.node, token.scope, "compensation", token.id, records=records)
     run.scopes[scope.id] = scope
     token.local = scope.id
     run.push("compensate", token)
@@ -90,21 +90,21 @@ def compensate(run: Execution, token: FlowToken, data: Any) -> None:
 
 def _run(
     run: Execution,
-    scope: ProcessScope,
+    scope: BpmnScope,
     token: FlowToken,
     number: int,
     record: Compensation,
     event: EventSubprocess | None = None,
 ) -> None:
     """Run a handler: an activity, or the event sub-process of a sub-process, which sees its records."""
-    inner = ProcessScope(run.number(), number, scope.id, "handler", token.id, record.variables, records=record.records)
+    inner = BpmnScope(run.number(), number, scope.id, "handler", token.id, record.variables, records=record.records)
     run.add_inner(inner)
     handler = run.add_token(number, inner.id)
     if event is None:
         run.push("enter", handler)
         return
     run.entered[number] = run.entered.get(number, 0) + 1
-    body = ProcessScope(run.number(), number, inner.id, "subprocess", handler.id, dict(event.node.variables))
+    body = BpmnScope(run.number(), number, inner.id, "subprocess", handler.id, dict(event.node.variables))
     run.scopes[body.id] = body
     handler.local = body.id
     run.push("enter", run.add_token(event.start_number, body.id))

@@ -1,7 +1,7 @@
 """ElementBehaviour and EventBehaviour: all that the interpreter asks of a kind of node, and of a kind of event.
 
 Each kind has one class: activity_kinds.py, event_places.py, gateways.py and event_kinds.py have them, with a registry
-each. A ProcessGraph looks up those of its nodes once. A class has no state: an instance of it serves all processes.
+each. A BpmnGraph looks up those of its nodes once. A class has no state: an instance of it serves all processes.
 """
 
 from __future__ import annotations

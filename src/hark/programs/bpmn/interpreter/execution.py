@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from hark.model.decisions import Arm, CancelChild, Effect, NewAwakeable, Settle
 from hark.programs.bpmn.bpmn_spec import NodeSpec
 from hark.programs.bpmn.interpreter.instance_state import (
+    BpmnScope,
+    BpmnState,
     Catcher,
     FlowToken,
     Incident,
-    ProcessScope,
-    ProcessState,
     Resumption,
 )
 from hark.programs.bpmn.interpreter.scope_variables import VariableChange, Variables, assigned, flattened
 from hark.programs.expressions.sources import evaluate, holds
 
 if TYPE_CHECKING:
-    from hark.programs.bpmn.interpreter.bpmn_children import ProcessChildren
+    from hark.programs.bpmn.interpreter.bpmn_children import BpmnChildren
     from hark.programs.bpmn.interpreter.bpmn_graph import (
-        ProcessGraph,  # which knows the elements, and they know this module
+        BpmnGraph,  # which knows the elements, and they know this module
     )
 
 Action = Literal[
@@ -47,16 +47,16 @@ _REASON = "the process does not wait for it any more"
 class Execution:
     """An instance of a process in memory."""
 
-    def __init__(self, id: str, graph: ProcessGraph, state: ProcessState, now: int, key: str | None) -> None:
+    def __init__(self, id: str, graph: BpmnGraph, state: BpmnState, now: int, key: str | None) -> None:
         self.id = id
         self.graph = graph
         self.state = state
         self.now = now
         self.key = key  # the correlation key of the instance
         self.has_caller = False
-        self.children: ProcessChildren  # set by the interpreter
+        self.children: BpmnChildren  # set by the interpreter
         self.tokens: dict[int, FlowToken] = {token.id: token for token in state.tokens}
-        self.scopes: dict[int, ProcessScope] = {scope.id: scope for scope in state.scopes}
+        self.scopes: dict[int, BpmnScope] = {scope.id: scope for scope in state.scopes}
         self.catchers: dict[int, Catcher] = {catcher.id: catcher for catcher in state.catchers}
         self.in_scope: dict[int, dict[int, FlowToken]] = {}  # the tokens of each scope
         for token in state.tokens:
@@ -164,7 +164,7 @@ class Execution:
         if removed.parent in self.inner:
             self.inner[removed.parent].pop(scope, None)
 
-    def add_inner(self, scope: ProcessScope) -> None:
+    def add_inner(self, scope: BpmnScope) -> None:
         """Add an iteration of a loop, or a handler of a compensation."""
         self.scopes[scope.id] = scope
         self.inner.setdefault(scope.parent, {})[scope.id] = None
@@ -305,7 +305,7 @@ class Execution:
         found.append(self.state.variables)
         return found
 
-    def scopes_around(self, scope: int) -> Iterable[ProcessScope]:
+    def scopes_around(self, scope: int) -> Iterable[BpmnScope]:
         """A scope and those around it, without the process."""
         while scope:
             current = self.scopes[scope]

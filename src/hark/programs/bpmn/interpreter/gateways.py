@@ -15,7 +15,7 @@ from hark.programs.bpmn.bpmn_spec import NodeSpec
 from hark.programs.bpmn.interpreter import catching
 from hark.programs.bpmn.interpreter.element_behaviour import ElementBehaviour
 from hark.programs.bpmn.interpreter.execution import Execution, Joining
-from hark.programs.bpmn.interpreter.instance_state import FlowToken, ProcessScope
+from hark.programs.bpmn.interpreter.instance_state import BpmnScope, FlowToken
 from hark.programs.bpmn.interpreter.scope_variables import StuckToken, Variables
 from hark.programs.bpmn.interpreter.skips import skips_are_on
 
@@ -171,7 +171,7 @@ def _can_come(run: Execution, scope: int, number: int, arrived: set[int]) -> boo
     )
 
 
-def _reset_complex(run: Execution, scope: ProcessScope) -> None:
+def _reset_complex(run: Execution, scope: BpmnScope) -> None:
     """A complex gateway that has gone on begins anew when no token can come any more by the flows it expects."""
     for number, expected in list(scope.fired.items()):
         others = [token.node for token in run.in_(scope.id)]

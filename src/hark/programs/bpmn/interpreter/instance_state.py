@@ -55,7 +55,7 @@ class LoopState(Struct, omit_defaults=True):
     outputs: list[Any] | None = None
 
 
-class ProcessScope(Struct, array_like=True):
+class BpmnScope(Struct, array_like=True):
     """A part of an instance with variables and tokens of its own.
 
     Attributes:
@@ -155,7 +155,7 @@ class Incident(Struct, omit_defaults=True):
     fatal: bool = False
 
 
-class ProcessState(Struct, omit_defaults=True):
+class BpmnState(Struct, omit_defaults=True):
     """What an instance is.
 
     Attributes:
@@ -175,7 +175,7 @@ class ProcessState(Struct, omit_defaults=True):
     variables: dict[str, Any]
     last: int = 0
     asked: int = 0
-    scopes: list[ProcessScope] = []
+    scopes: list[BpmnScope] = []
     tokens: list[FlowToken] = []
     catchers: list[Catcher] = []
     incidents: list[Incident] = []
@@ -185,16 +185,16 @@ class ProcessState(Struct, omit_defaults=True):
     terminates: Literal["loop", "all"] | None = None
 
 
-_decoder = msgspec.json.Decoder(ProcessState)
+_decoder = msgspec.json.Decoder(BpmnState)
 _encoder = msgspec.json.Encoder()
 
 
-def load_process_state(text: str) -> ProcessState:
+def load_bpmn_state(text: str) -> BpmnState:
     """The state of a process from the text in its row."""
     return _decoder.decode(text)
 
 
-def dump_process_state(state: ProcessState) -> str:
+def dump_bpmn_state(state: BpmnState) -> str:
     """The state of a process as the text for its row."""
     return _encoder.encode(state).decode()
 

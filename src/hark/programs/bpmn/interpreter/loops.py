@@ -12,7 +12,7 @@ from typing import Any
 from hark.programs.bpmn.bpmn_spec import LoopSpec, NodeSpec
 from hark.programs.bpmn.interpreter import compensation
 from hark.programs.bpmn.interpreter.execution import Execution
-from hark.programs.bpmn.interpreter.instance_state import FlowToken, LoopState, ProcessScope
+from hark.programs.bpmn.interpreter.instance_state import BpmnScope, FlowToken, LoopState
 from hark.programs.bpmn.interpreter.scope_variables import StuckToken, Variables
 
 MAX_INSTANCES = 100_000
@@ -31,7 +31,7 @@ def begin(run: Execution, token: FlowToken, node: NodeSpec) -> None:
             loop.outputs = [None] * loop.total
         if spec.kind == "sequential":
             loop.items = items
-    scope = ProcessScope(run.number(), token.node, token.scope, "loop", token.id, loop=loop)
+    scope = BpmnScope(run.number(), token.node, token.scope, "loop", token.id, loop=loop)
     run.scopes[scope.id] = scope
     token.local = scope.id
     if spec.kind == "standard":
@@ -77,7 +77,7 @@ def iteration_ended(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         _start(run, owner, scope, spec, loop.completed, loop.items)
 
 
-def _is_done(run: Execution, scope: ProcessScope, loop: LoopState, iteration: ProcessScope, spec: LoopSpec) -> bool:
+def _is_done(run: Execution, scope: BpmnScope, loop: LoopState, iteration: BpmnScope, spec: LoopSpec) -> bool:
     """Whether the loop ends with this instance."""
     if spec.kind == "standard":
         return loop.completed == spec.maximum or not _repeats(run, iteration, spec)
@@ -90,7 +90,7 @@ def _is_done(run: Execution, scope: ProcessScope, loop: LoopState, iteration: Pr
 
 
 def _start(
-    run: Execution, token: FlowToken, scope: ProcessScope, spec: LoopSpec, number: int, items: list[Any] | None
+    run: Execution, token: FlowToken, scope: BpmnScope, spec: LoopSpec, number: int, items: list[Any] | None
 ) -> None:
     variables: dict[str, Any] = {"loopCounter": number}
     own = _OUTPUT.fullmatch(spec.output) if isinstance(spec.output, str) else None
@@ -98,7 +98,7 @@ def _start(
         variables.setdefault(own[1], None)  # so that each instance has its own
     if items is not None and spec.item is not None:
         variables[spec.item] = items[number]
-    iteration = ProcessScope(run.number(), token.node, scope.id, "iteration", token.id, variables)
+    iteration = BpmnScope(run.number(), token.node, scope.id, "iteration", token.id, variables)
     run.add_inner(iteration)
     run.push("body", run.add_token(token.node, iteration.id))
     if spec.kind == "sequential":
@@ -153,7 +153,7 @@ def _check(number: int) -> None:
         raise StuckToken(f"{number} instances are more than the {MAX_INSTANCES} that an activity can have")
 
 
-def _count(scope: ProcessScope, active: int) -> None:
+def _count(scope: BpmnScope, active: int) -> None:
     loop = scope.loop
     assert loop is not None
     scope.variables["nrOfInstances"] = loop.total
@@ -161,7 +161,7 @@ def _count(scope: ProcessScope, active: int) -> None:
     scope.variables["nrOfActiveInstances"] = active
 
 
-def _zeebe_counts(scope: ProcessScope) -> dict[str, Any]:
+def _zeebe_counts(scope: BpmnScope) -> dict[str, Any]:
     """The counts with the names that they have in Camunda 8."""
     counts = scope.variables
     return {
@@ -172,7 +172,7 @@ def _zeebe_counts(scope: ProcessScope) -> dict[str, Any]:
     }
 
 
-def _repeats(run: Execution, scope: ProcessScope, spec: LoopSpec) -> bool:
+def _repeats(run: Execution, scope: BpmnScope, spec: LoopSpec) -> bool:
     """Whether a standard loop goes on."""
     counter = {"loopCounter": 0 if scope.kind == "loop" else scope.variables["loopCounter"]}
     return spec.condition is None or run.holds(spec.condition, Variables([counter, *run.layers(scope.id)]))

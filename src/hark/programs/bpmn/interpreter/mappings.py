@@ -6,15 +6,13 @@ from typing import Any
 
 from hark.programs.bpmn.bpmn_spec import NodeSpec
 from hark.programs.bpmn.interpreter.execution import Execution
-from hark.programs.bpmn.interpreter.instance_state import FlowToken, ProcessScope
+from hark.programs.bpmn.interpreter.instance_state import BpmnScope, FlowToken
 from hark.programs.bpmn.interpreter.scope_variables import Variables, assigned, set_local
 
 
 def begin_local(run: Execution, token: FlowToken, node: NodeSpec) -> None:
     """Give a token at an event the local variables that its mapping makes."""
-    scope = ProcessScope(
-        run.number(), token.node, token.scope, "local", token.id, mapped_inputs(run, node, token.scope)
-    )
+    scope = BpmnScope(run.number(), token.node, token.scope, "local", token.id, mapped_inputs(run, node, token.scope))
     run.scopes[scope.id] = scope
     token.local = scope.id
 

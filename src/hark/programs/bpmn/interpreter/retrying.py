@@ -9,22 +9,22 @@ from __future__ import annotations
 from typing import Literal
 
 from hark.model.activation import Claim
-from hark.programs.bpmn.interpreter.bpmn_children import ProcessChildren
-from hark.programs.bpmn.interpreter.bpmn_services import ProcessServices
+from hark.programs.bpmn.interpreter.bpmn_children import BpmnChildren
+from hark.programs.bpmn.interpreter.bpmn_services import BpmnServices
 from hark.programs.bpmn.interpreter.execution import RETRIED, Execution, number_of
 from hark.programs.bpmn.interpreter.instance_state import FlowToken, Incident
 from hark.programs.bpmn.interpreter.scope_variables import VariableChange
 from hark.programs.jobs.job_services import TaskOutput
 
 
-class ProcessRetry:
+class BpmnRetry:
     """A retry, in one activation.
 
     Attributes:
         resumed: The incidents whose child is run again, by token: if the instance fails at once, they are kept.
     """
 
-    def __init__(self, run: Execution, claim: Claim, services: ProcessServices, children: ProcessChildren) -> None:
+    def __init__(self, run: Execution, claim: Claim, services: BpmnServices, children: BpmnChildren) -> None:
         self._run = run
         self._claim = claim
         self._services = services

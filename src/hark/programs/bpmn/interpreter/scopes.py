@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from hark.programs.bpmn.interpreter import catching
 from hark.programs.bpmn.interpreter.execution import Execution
-from hark.programs.bpmn.interpreter.instance_state import FlowToken, ProcessScope
+from hark.programs.bpmn.interpreter.instance_state import BpmnScope, FlowToken
 from hark.programs.bpmn.interpreter.mappings import mapped_inputs
 
 if TYPE_CHECKING:
     from hark.programs.bpmn.interpreter.bpmn_graph import EventSubprocess
 
 
-def begin(run: Execution, scope: ProcessScope, nodes: tuple[int, ...]) -> None:
+def begin(run: Execution, scope: BpmnScope, nodes: tuple[int, ...]) -> None:
     """Put tokens on these nodes of a new scope. Its event sub-processes can begin from now on."""
     tokens = [run.add_token(node, scope.id) for node in nodes]
     for token in reversed(tokens):
@@ -51,7 +51,7 @@ def may_end(run: Execution, scope_id: int) -> None:
 
 
 def begin_event_subprocess(
-    run: Execution, scope: ProcessScope, event: EventSubprocess, values: dict[str, Any] | None
+    run: Execution, scope: BpmnScope, event: EventSubprocess, values: dict[str, Any] | None
 ) -> None:
     """Begin an event sub-process; one that interrupts cancels everything else in its scope (B5)."""
     variables = mapped_inputs(run, event.node, scope.id, values)  # before anything changes: it may fail
@@ -60,7 +60,7 @@ def begin_event_subprocess(
         scope.interrupted = True
     owner = run.add_token(event.number, scope.id)
     run.entered[event.number] = run.entered.get(event.number, 0) + 1
-    inner = ProcessScope(run.number(), event.number, scope.id, "subprocess", owner.id)
+    inner = BpmnScope(run.number(), event.number, scope.id, "subprocess", owner.id)
     run.scopes[inner.id] = inner
     owner.local = inner.id
     if values:
@@ -69,7 +69,7 @@ def begin_event_subprocess(
     begin(run, inner, (event.start_number,))
 
 
-def interrupt(run: Execution, scope: ProcessScope) -> None:
+def interrupt(run: Execution, scope: BpmnScope) -> None:
     """Cancel all tokens of a scope; no event sub-process of it begins any more."""
     run.disarm_scope(scope.id)
     for token in run.in_(scope.id):

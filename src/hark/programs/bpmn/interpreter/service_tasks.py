@@ -18,7 +18,7 @@ from hark.model.decisions import NewInstance
 from hark.model.errors import InvalidInput
 from hark.model.lanes import lane_name_problem, task_lane
 from hark.model.names import check_name
-from hark.programs.bpmn.bpmn_spec import NodeSpec, ProcessSpec
+from hark.programs.bpmn.bpmn_spec import BpmnSpec, NodeSpec
 from hark.programs.bpmn.interpreter.elements import ELEMENT_BEHAVIOURS
 from hark.programs.jobs.job_graph import JobGraph
 from hark.programs.jobs.job_spec import JobSpec, RetrySpec, TaskSpec
@@ -37,14 +37,14 @@ _QUEUE: Final = "default"
 _encode = msgspec.json.Encoder().encode
 
 
-def service_nodes(spec: ProcessSpec) -> tuple[int, ...]:
+def service_nodes(spec: BpmnSpec) -> tuple[int, ...]:
     """The numbers of the nodes that a handler runs."""
     return tuple(number for number, node in enumerate(spec.nodes) if ELEMENT_BEHAVIOURS[node.kind].has_handler)
 
 
-def task_graph(spec: ProcessSpec) -> JobGraph:
+def task_graph(spec: BpmnSpec) -> JobGraph:
     """The process as the program of its service tasks sees it."""
-    return JobGraph(JobSpec(spec.id, tuple(map(_task_spec, spec.nodes)), is_process=True))
+    return JobGraph(JobSpec(spec.id, tuple(map(_task_spec, spec.nodes)), is_bpmn=True))
 
 
 def _task_spec(node: NodeSpec) -> TaskSpec:
@@ -58,7 +58,7 @@ def _task_spec(node: NodeSpec) -> TaskSpec:
 
 def new_service_task(
     claim: Claim,
-    spec: ProcessSpec,
+    spec: BpmnSpec,
     number: int,
     id: str,
     *,

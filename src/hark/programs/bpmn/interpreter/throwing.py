@@ -13,7 +13,7 @@ from hark.model.decisions import SendMessage, TellParent
 from hark.programs.bpmn.bpmn_spec import EventSpec, NodeSpec
 from hark.programs.bpmn.interpreter import catching, compensation, mappings, scopes
 from hark.programs.bpmn.interpreter.execution import Execution
-from hark.programs.bpmn.interpreter.instance_state import Compensation, FlowToken, ProcessScope
+from hark.programs.bpmn.interpreter.instance_state import BpmnScope, Compensation, FlowToken
 
 
 class Thrown(NamedTuple):
@@ -144,7 +144,7 @@ def _matching(run: Execution, numbers: tuple[int, ...], thrown: Thrown) -> int |
     return found
 
 
-def _event_subprocess(run: Execution, scope: ProcessScope, host: FlowToken, thrown: Thrown) -> EventSubprocess | None:
+def _event_subprocess(run: Execution, scope: BpmnScope, host: FlowToken, thrown: Thrown) -> EventSubprocess | None:
     """The event sub-process of a scope that catches it; never the one that it comes from."""
     events = [each for each in run.graph.event_subprocesses(scope.node) if each.number != host.node]
     number = _matching(run, tuple(each.start_number for each in events), thrown)
@@ -191,7 +191,7 @@ def cancel_transaction(run: Execution, token: FlowToken) -> None:
     compensation.begin(run, token, records)
 
 
-def _of_other_instances(run: Execution, scope: ProcessScope) -> list[Compensation]:
+def _of_other_instances(run: Execution, scope: BpmnScope) -> list[Compensation]:
     """Cancel the other instances of a transaction. Returns what has completed in them, and in those that have ended."""
     owner = run.tokens[scope.owner]
     if not run.is_iteration(owner):

@@ -16,7 +16,7 @@ from hark.model.cron import Timing, check_timing
 from hark.model.errors import InvalidInput
 from hark.model.iso8601 import Moment, Repeat, parse_duration, parse_moment, parse_repeat
 from hark.model.names import from_micros
-from hark.model.trigger import AutomaticStart
+from hark.model.trigger import Trigger
 from hark.programs.bpmn.bpmn_spec import EventSpec
 from hark.programs.expressions.sources import evaluate
 
@@ -75,8 +75,8 @@ def next_due(text: str, previous: int) -> int | None:
     return cron_timing(text).next(previous, previous)
 
 
-def starts_of_timer(event: EventSpec, step: str, now: int) -> list[AutomaticStart]:
-    """The automatic start of a timer start event that is deployed at `now`; none if its cycle is over already.
+def triggers_of_timer(event: EventSpec, step: str, now: int) -> list[Trigger]:
+    """The trigger of a timer start event that is deployed at `now`; none if its cycle is over already.
 
     `step` is the step that its instances begin with.
 
@@ -91,7 +91,7 @@ def starts_of_timer(event: EventSpec, step: str, now: int) -> list[AutomaticStar
     until = None if event.until is None else parse_end(evaluate(event.until, {}, now))
     if count == 0 or (until is not None and at > until):
         return []
-    start = AutomaticStart(kind="timer", element=step, state="{}", at=at, remaining=count, overlap="allow")
+    start = Trigger(kind="timer", element=step, state="{}", at=at, remaining=count, overlap="allow")
     if event.timer != "cycle":
         return [start]
     timing = _timing(text, at)

@@ -47,7 +47,7 @@ async def load_data(
         services: Where it is read.
         templates: Other templates of the task: what they name is read too.
     """
-    if graph.spec.is_process:
+    if graph.spec.is_bpmn:
         variables = await _load_variables(state, services)
         return TaskData(variables, variables, {}, Scope(graph, state.run, variables, {}), {"iteration": 0})
     task = graph.tasks[state.task]

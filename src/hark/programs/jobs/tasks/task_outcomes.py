@@ -171,7 +171,7 @@ class TaskActivation:
             failure: Why the task has failed, if nothing catches the error.
         """
         thrown = {"code": code, "message": message, "variables": Raw(variables.encode())}
-        if self.job.is_process:
+        if self.job.is_bpmn:
             self.state.data[BPMN_ERROR] = thrown
         shown = {key: value for key, value in thrown.items() if value != ""}
         event = DecisionEvent("thrown", self.claim.step, msgspec.json.encode(shown).decode())
@@ -180,7 +180,7 @@ class TaskActivation:
     def escalation(self, code: str, variables: str) -> NoteParent:
         """The note that throws an escalation to the process; `variables` is JSON. Raises InvalidInput in a job."""
         claim = self.claim
-        if not self.job.is_process:
+        if not self.job.is_bpmn:
             raise InvalidInput(
                 f"Task {claim.step!r} belongs to a job: only tasks of a process can escalate. Signal the run, or fail."
             )

@@ -56,7 +56,7 @@ class TaskProgram:
             else:
                 outcome = as_outcome(await self._call(session, await self._context(session, graph)))
                 output = "null"
-                if isinstance(outcome, Fail) and isinstance(outcome.error, BpmnError) and graph.spec.is_process:
+                if isinstance(outcome, Fail) and isinstance(outcome.error, BpmnError) and graph.spec.is_bpmn:
                     raise outcome.error  # returned or raised, it is the same
                 if isinstance(outcome, Complete | Continue):
                     what = f"output of task {claim.step!r}"
@@ -129,7 +129,7 @@ class TaskProgram:
 
 def _failed(activation: TaskActivation, error: BaseException, max_payload: int) -> Callable[[], Decision]:
     """The decision for what the handler raised. In a job, a BPMN error is an exception like any other."""
-    if not isinstance(error, BpmnError) or not activation.job.is_process:
+    if not isinstance(error, BpmnError) or not activation.job.is_bpmn:
         return partial(activation.failed, failure_of(error))
     try:
         code = check_name(error.code, "code of a BPMN error")
