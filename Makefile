@@ -30,7 +30,7 @@ chromium:  ## the browser of tests/browser: the system's own package
 test: lint types layers unit  ## lint, types, layers and tests
 
 # What most changes can break, on SQLite, and on PostgreSQL where a test needs it; races, doors and examples take longer.
-QUICK := tests/model tests/store tests/kernel tests/runtime tests/promises tests/docs $(wildcard tests/test_*.py)
+QUICK := tests/model tests/store tests/kernel tests/engine tests/views tests/promises tests/docs $(wildcard tests/test_*.py)
 quick: lint types layers  ## lint, types, layers and the fast tests: under a minute on two idle cores, once .venv is there
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not slow and not crash and not browser' -k 'not postgres' $(QUICK)
 
@@ -65,7 +65,7 @@ bench-jobs: $(STAMP)  ## jobs beside machines and beside a peer, as ratios
 	$(BIN)/python bench/jobs.py
 
 bench-bpmn: $(STAMP)  ## BPMN processes beside machines and beside peers, as ratios
-	$(BIN)/python bench/processes.py
+	$(BIN)/python bench/bpmn.py
 
 bench-nats: $(STAMP)  ## signals that are put on NATS beside signals over the store, as ratios
 	$(BIN)/python bench/nats.py

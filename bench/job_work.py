@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 from hark import Child, Context, Dag, Done, Hark, Job, Machine, Next, Spawn, TaskContext, step
-from hark.model.job import JobSpec, TaskSpec
+from hark.programs.jobs.job_spec import JobSpec, TaskSpec
 
 gc.set_threshold(20_000, 20, 100)
 

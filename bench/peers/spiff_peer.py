@@ -1,6 +1,6 @@
 """Measure SpiffWorkflow. Runs in the interpreter of its own environment and prints one JSON line.
 
-The process of bench/process_files.py, read once. `memory` runs instances and stores nothing. `stored` also serialises
+The process of bench/bpmn_files.py, read once. `memory` runs instances and stores nothing. `stored` also serialises
 each one to a SQLite file, when it is created and when it rests again, each time in a transaction of its own: what a
 caller was told survives a crash. `ends` stores it only when it rests. As in SpiffWorkflow's own example application the
 specification is stored once and not with each instance. The file has a write-ahead log and is synchronised at each

@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from hark.app import Handle, Hark, Start
-from hark.dialects.machine import Machine, step
+from hark.engine.turns.reply import Reply
+from hark.engine.worker.worker import Worker
 from hark.model.errors import (
     AlreadyClaimed,
     AlreadySettled,
@@ -62,27 +63,26 @@ from hark.model.values import (
     Why,
     WorkerInfo,
 )
-from hark.programs.steps import Context
-from hark.runtime.reply import Reply
-from hark.runtime.worker import Worker
+from hark.programs.machines.machine import Machine, step
+from hark.programs.machines.steps import Context
 
 if TYPE_CHECKING:
     from hark.app.job_loading import load_job
-    from hark.dialects.job import Dag, Job
-    from hark.dialects.workflow import Workflow, workflow
     from hark.programs.awakeable_handle import AwakeableHandle
-    from hark.programs.functions import FunctionContext
-    from hark.programs.jobs.task_context import TaskContext
+    from hark.programs.functions.function_context import FunctionContext
+    from hark.programs.functions.workflow import Workflow, workflow
+    from hark.programs.jobs.file import Dag, Job
+    from hark.programs.jobs.tasks.task_context import TaskContext
 
 LATER: Final = {
     "AwakeableHandle": "hark.programs.awakeable_handle",
-    "Dag": "hark.dialects.job",
-    "FunctionContext": "hark.programs.functions",
-    "Job": "hark.dialects.job",
-    "TaskContext": "hark.programs.jobs.task_context",
-    "Workflow": "hark.dialects.workflow",
+    "Dag": "hark.programs.jobs.file",
+    "FunctionContext": "hark.programs.functions.function_context",
+    "Job": "hark.programs.jobs.file",
+    "TaskContext": "hark.programs.jobs.tasks.task_context",
+    "Workflow": "hark.programs.functions.workflow",
     "load_job": "hark.app.job_loading",
-    "workflow": "hark.dialects.workflow",
+    "workflow": "hark.programs.functions.workflow",
 }
 """The names that are imported at their first use, with their modules."""
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from hark.runtime.process_coverage import PathCoverage
     from hark.testing import Harness
+    from hark.views.bpmn_coverage import PathCoverage
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ class CoverageReport:
         """In a process of pytest-xdist: give what was found to the process that prints it."""
         output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
         if output is not None:
-            from hark.runtime.process_coverage import added
+            from hark.views.bpmn_coverage import added
 
             output["hark-coverage"] = [
                 (one.process, one.version, [(flow.id, flow.text, flow.count) for flow in one.flows])
@@ -62,7 +62,7 @@ class CoverageReport:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Take what a process of pytest-xdist found."""
-        from hark.runtime.process_coverage import CoveredFlow, PathCoverage
+        from hark.views.bpmn_coverage import CoveredFlow, PathCoverage
 
         for process, version, flows in getattr(node, "workeroutput", {}).get("hark-coverage", ()):
             found = tuple(CoveredFlow(*flow) for flow in flows)
@@ -70,7 +70,7 @@ class CoverageReport:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print a paragraph for each process."""
-        from hark.runtime.process_coverage import added
+        from hark.views.bpmn_coverage import added
 
         terminalreporter.section("coverage of BPMN processes")
         lines = [str(one) for one in added(self._found)] or ["no process was deployed in a Harness"]

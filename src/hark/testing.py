@@ -21,18 +21,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hark.app import Hark
-from hark.dialects.machine import Machine
+from hark.engine.turns.reply import Reply
 from hark.model.lanes import GRAPHS
 from hark.model.names import micros
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable
-from hark.runtime.process_coverage import MovedFeed, PathCoverage
-from hark.runtime.reply import Reply
+from hark.programs.machines.machine import Machine
 from hark.store import reads
+from hark.views.bpmn_coverage import MovedFeed, PathCoverage
 
 if TYPE_CHECKING:
-    from hark.dialects.job import Dag, Job
-    from hark.dialects.workflow import Workflow
+    from hark.programs.functions.workflow import Workflow
+    from hark.programs.jobs.file import Dag, Job
 
 
 class HandClock:

@@ -6,19 +6,19 @@ import pytest
 
 from hark.model.activation import Claim
 from hark.model.decisions import Decision
-from hark.programs.processes import program
-from hark.programs.processes.services import ProcessServices
+from hark.programs.bpmn.interpreter import bpmn_program
+from hark.programs.bpmn.interpreter.bpmn_services import BpmnServices
 from tests.bpmn.soundness import flaws
 
 
 @pytest.fixture(autouse=True)
 def _sound_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    run_process = program.run_process
+    run_bpmn = bpmn_program.run_bpmn
 
-    async def run(claim: Claim, services: ProcessServices) -> Decision:
-        decision = await run_process(claim, services)
+    async def run(claim: Claim, services: BpmnServices) -> Decision:
+        decision = await run_bpmn(claim, services)
         found = flaws(claim, decision)
         assert not found, f"the state of {claim.definition} {claim.id} is not sound: {'; '.join(found)}"
         return decision
 
-    monkeypatch.setattr(program, "run_process", run)
+    monkeypatch.setattr(bpmn_program, "run_bpmn", run)

@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 
 from hark import InvalidDefinition
-from hark.dialects.bpmn import BpmnFile, read_bpmn
 from hark.model.problem import Problem
-from hark.model.process import NodeSpec, ProcessSpec
+from hark.programs.bpmn.bpmn_spec import BpmnSpec, NodeSpec
+from hark.programs.bpmn.file import BpmnFile, read_bpmn
 
 NAMESPACES = (
     'xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
@@ -21,7 +21,7 @@ def definitions(content: str) -> str:
     return f'<definitions {NAMESPACES} id="defs" targetNamespace="urn:test">\n{content}\n</definitions>'
 
 
-def process_file(content: str, *, around: str = "", attributes: str = "") -> str:
+def bpmn_file(content: str, *, around: str = "", attributes: str = "") -> str:
     """A file with one process `p`; the first line of its content is line 3."""
     return definitions(f'<process id="p" {attributes}>\n{content}\n</process>\n{around}')
 
@@ -50,9 +50,9 @@ def read(text: str | bytes, *, ignore_extensions: bool = False) -> BpmnFile:
     return read_bpmn(text, ignore_extensions=ignore_extensions)
 
 
-def spec_of(content: str, *, around: str = "", ignore_extensions: bool = False) -> ProcessSpec:
+def spec_of(content: str, *, around: str = "", ignore_extensions: bool = False) -> BpmnSpec:
     """The spec of the process `p` with this content."""
-    [spec] = read(process_file(content, around=around), ignore_extensions=ignore_extensions).processes
+    [spec] = read(bpmn_file(content, around=around), ignore_extensions=ignore_extensions).processes
     return spec
 
 

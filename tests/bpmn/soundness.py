@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, Finish, NewTask, Park
-from hark.programs.processes.state import ProcessState, load_process_state
+from hark.programs.bpmn.interpreter.instance_state import BpmnState, load_bpmn_state
 
 
 def flaws(claim: Claim, decision: Decision) -> list[str]:
     """What is wrong with the outcome of an activation."""
-    state = load_process_state(decision.state)
+    state = load_bpmn_state(decision.state)
     found = [*_scopes(state), *_tokens(state), *_catchers(state), *_incidents(state)]
     if isinstance(decision.move, Park):
         found += _waits(claim, decision.move, state)
@@ -21,7 +21,7 @@ def flaws(claim: Claim, decision: Decision) -> list[str]:
     return found
 
 
-def _scopes(state: ProcessState) -> list[str]:
+def _scopes(state: BpmnState) -> list[str]:
     scopes = {scope.id: scope for scope in state.scopes}
     tokens = {token.id: token for token in state.tokens}
     owned = {token.local for token in state.tokens}
@@ -38,7 +38,7 @@ def _scopes(state: ProcessState) -> list[str]:
     return found
 
 
-def _tokens(state: ProcessState) -> list[str]:
+def _tokens(state: BpmnState) -> list[str]:
     scopes = {scope.id for scope in state.scopes}
     found = [
         f"token {one.id} is in scope {one.scope}, which is gone" for one in state.tokens if one.scope not in scopes
@@ -52,7 +52,7 @@ def _tokens(state: ProcessState) -> list[str]:
     return found
 
 
-def _catchers(state: ProcessState) -> list[str]:
+def _catchers(state: BpmnState) -> list[str]:
     tokens, scopes = {token.id for token in state.tokens}, {scope.id for scope in state.scopes}
     found = []
     for one in state.catchers:
@@ -63,7 +63,7 @@ def _catchers(state: ProcessState) -> list[str]:
     return found
 
 
-def _incidents(state: ProcessState) -> list[str]:
+def _incidents(state: BpmnState) -> list[str]:
     tokens = {token.id for token in state.tokens}
     return [
         f"the incident at {one.element} belongs to token {one.token}, which is gone"
@@ -72,7 +72,7 @@ def _incidents(state: ProcessState) -> list[str]:
     ]
 
 
-def _waits(claim: Claim, move: Park, state: ProcessState) -> list[str]:
+def _waits(claim: Claim, move: Park, state: BpmnState) -> list[str]:
     """The waits in the store are the catchers that are not conditions, and the one for children."""
     armed = [arm.id for arm in move.arm]
     disarmed = set(move.disarm or ())

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from hark import TaskContext
+from hark.programs.bpmn.interpreter.execution import Execution
 from hark.programs.expressions import ExpressionError
 from hark.programs.expressions.sources import is_expression
-from hark.programs.processes.execution import Execution
 from hark.testing import Harness
 from tests.bpmn.small_files import chain, definitions, ext
 

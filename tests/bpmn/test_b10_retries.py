@@ -4,7 +4,7 @@ from typing import Any
 
 from hark import BpmnError, Instance, TaskContext
 from hark.testing import Harness
-from tests.bpmn.small_files import chain, definitions, ext, process_file
+from tests.bpmn.small_files import bpmn_file, chain, definitions, ext
 from tests.support.stores import Store
 
 PARALLEL = "<multiInstanceLoopCharacteristics><loopCardinality>2</loopCardinality>{}</multiInstanceLoopCharacteristics>"
@@ -80,7 +80,7 @@ async def test_b10_an_instance_of_a_loop_that_stopped_at_the_condition_keeps_wha
     mapping = ext('<zeebe:ioMapping><zeebe:input source="=5" target="own"/><zeebe:output source="=own + answer" '
                   'target="sum"/></zeebe:ioMapping>')  # fmt: skip
     async with Harness(url=store.url, **store.options) as app:
-        await app.deploy(process_file(chain(f'<userTask id="ask">{mapping}{loop}</userTask>')))
+        await app.deploy(bpmn_file(chain(f'<userTask id="ask">{mapping}{loop}</userTask>')))
         id = (await app.start("p")).id
         await _answer(app, {"answer": 10})
         assert (await now(app, id)).status == "failed"
@@ -99,7 +99,7 @@ async def test_b10_an_instance_of_a_loop_that_stopped_at_the_condition_can_still
     )
     throw = '<intermediateThrowEvent id="back"><compensateEventDefinition/></intermediateThrowEvent>'
     async with Harness(url=store.url, **store.options) as app:
-        await app.deploy(process_file(chain(f'<subProcess id="sub">{loop}{inner}</subProcess>', throw)))
+        await app.deploy(bpmn_file(chain(f'<subProcess id="sub">{loop}{inner}</subProcess>', throw)))
         id = (await app.start("p")).id
         await _answer(app, {})
         assert (await now(app, id)).status == "failed"
@@ -113,7 +113,7 @@ async def test_b10_a_sub_process_whose_event_cannot_be_armed_has_not_begun(store
     event = f'<subProcess id="late" triggeredByEvent="true"><startEvent id="b">{timer}</startEvent></subProcess>'
     inner = chain(_script("n", "${n + 1}")).replace('"s"', '"t"').replace('"e"', '"u"').replace('id="f', 'id="g')
     async with Harness(url=store.url, **store.options) as app:
-        await app.deploy(process_file(chain(f'<subProcess id="sub">{inner}{event}</subProcess>')))
+        await app.deploy(bpmn_file(chain(f'<subProcess id="sub">{inner}{event}</subProcess>')))
         id = (await app.start("p", {"n": 0})).id
         found = await now(app, id)
         assert (found.status, found.state["variables"]) == ("failed", {"n": 0})
@@ -132,7 +132,7 @@ async def test_b10_an_event_sub_process_whose_mapping_failed_begins_when_it_is_r
         content = f'{mapping}{start}<userTask id="in"/>'
         event = f'<subProcess id="event" triggeredByEvent="true">{content}</subProcess>'
         async with Harness(url=store.url, **store.options) as app:
-            await app.deploy(process_file(chain(_ask()) + event, around='<signal id="sig" name="sig"/>'))
+            await app.deploy(bpmn_file(chain(_ask()) + event, around='<signal id="sig" name="sig"/>'))
             id = (await app.start("p")).id
             await app.drain()
             await app.broadcast("sig")
@@ -157,7 +157,7 @@ async def test_b10_a_retry_that_fails_at_one_incident_has_not_forgotten_the_othe
                 raise BpmnError("NO")
             return {"worked": True}
 
-        await app.deploy(process_file(WORK_AND_ASK))
+        await app.deploy(bpmn_file(WORK_AND_ASK))
         id = (await app.start("p")).id
         await _answer(app, {})
         found = await now(app, id)
@@ -183,7 +183,7 @@ async def test_b10_a_task_that_failed_while_its_process_had_failed_is_retried_on
                 raise ValueError("no")
             return {"worked": True}
 
-        await app.deploy(process_file(WORK_AND_ASK))
+        await app.deploy(bpmn_file(WORK_AND_ASK))
         id = (await app.start("p")).id
         await _answer(app, {})
         assert (await now(app, id)).status == "failed"
@@ -213,7 +213,7 @@ async def test_b10_a_task_that_is_interrupted_while_it_is_retried_does_not_run(s
             ran.append(1)
             raise BpmnError("NO")
 
-        await app.deploy(process_file(chain(task) + edge, around='<signal id="sig" name="sig"/>'))
+        await app.deploy(bpmn_file(chain(task) + edge, around='<signal id="sig" name="sig"/>'))
         id = (await app.start("p")).id
         assert (await now(app, id)).state["incidents"][0]["element"] == "work"
         await app.retry(id)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hark.model.process import Assignment, CallSpec, LoopSpec, NodeSpec, UserSpec
-from tests.bpmn.small_files import chain, ext, extended, node_of, process_file, read, spec_of
+from hark.programs.bpmn.bpmn_spec import Assignment, CallSpec, LoopSpec, NodeSpec, UserSpec
+from tests.bpmn.small_files import bpmn_file, chain, ext, extended, node_of, read, spec_of
 
 HANDLERS = {
     '<serviceTask id="n" camunda:type="external" camunda:topic="pay"/>': "pay",
@@ -129,7 +129,7 @@ def test_b2_a_call_activity_says_what_goes_in_and_comes_out(element: str) -> Non
 
 def test_b2_the_key_of_the_caller_is_not_passed_on() -> None:
     extension = ext("<camunda:in businessKey='#{execution.processBusinessKey}'/>")
-    found = read(process_file(chain(f'<callActivity id="n" calledElement="x">{extension}</callActivity>')))
+    found = read(bpmn_file(chain(f'<callActivity id="n" calledElement="x">{extension}</callActivity>')))
     assert found.processes[0].nodes[1].call == CallSpec("x")
     assert "key" in found.ignored[0].message
 

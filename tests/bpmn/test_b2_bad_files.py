@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.bpmn.small_files import chain, definitions, extended, problems_of, process_file, read
+from tests.bpmn.small_files import bpmn_file, chain, definitions, extended, problems_of, read
 
 AROUND = (
     '<signal id="sig" name="go"/>\n<message id="msg" name="paid"/>\n<error id="err" errorCode="1"/>\n'
@@ -288,13 +288,13 @@ def found(text: str, element: str, line: int) -> list[str]:
 @pytest.mark.parametrize("case", IN_A_CHAIN)
 def test_b2_a_node_that_cannot_be_executed_is_refused_with_its_line(case: str) -> None:
     content, element, line, words = IN_A_CHAIN[case]
-    assert any(words in message for message in found(process_file(chain(content), around=AROUND), element, line))
+    assert any(words in message for message in found(bpmn_file(chain(content), around=AROUND), element, line))
 
 
 @pytest.mark.parametrize("case", IN_A_PROCESS)
 def test_b2_a_process_that_cannot_be_executed_is_refused_with_its_line(case: str) -> None:
     content, element, line, words = IN_A_PROCESS[case]
-    assert any(words in message for message in found(process_file(content, around=AROUND), element, line))
+    assert any(words in message for message in found(bpmn_file(content, around=AROUND), element, line))
 
 
 def test_b2_processes_without_an_id_or_with_the_same_one_are_refused() -> None:
@@ -305,7 +305,7 @@ def test_b2_processes_without_an_id_or_with_the_same_one_are_refused() -> None:
 
 
 def test_b2_problems_are_found_beyond_line_65535() -> None:
-    text = process_file("\n" * 70_000 + chain('<callActivity id="n"/>'))
+    text = bpmn_file("\n" * 70_000 + chain('<callActivity id="n"/>'))
     [problem] = problems_of(text)
     assert (problem.element, problem.line) == ("n", 70_004)
     assert "line 70004" in str(problem)
@@ -319,7 +319,7 @@ def test_b2_what_looks_unreachable_but_is_not_is_accepted() -> None:
         '<task id="loop1"/><task id="loop2"/><sequenceFlow sourceRef="a" targetRef="loop1"/>'
         '<sequenceFlow sourceRef="loop1" targetRef="loop2"/><sequenceFlow sourceRef="loop2" targetRef="loop1"/>'
     )
-    text = process_file(
+    text = bpmn_file(
         chain(sub(inside)) + sub(EVENT_SUB, 'triggeredByEvent="true"').replace('"sub"', '"es"'), around=AROUND
     )
     assert read(text).processes
@@ -332,7 +332,7 @@ def test_b2_a_file_with_very_many_elements_in_one_line_is_read_in_linear_time() 
         tasks = "<task/>" * count
         flows = '<sequenceFlow sourceRef="s" targetRef="e"/>' * count
         bounds = '<boundaryEvent attachedToRef="sub"><signalEventDefinition signalRef="sig"/></boundaryEvent>' * count
-        text = process_file(chain(sub(tasks)).replace("\n", " ") + flows + bounds, around=AROUND)
+        text = bpmn_file(chain(sub(tasks)).replace("\n", " ") + flows + bounds, around=AROUND)
         total = 0
 
         def count_line(*_: object) -> Any:

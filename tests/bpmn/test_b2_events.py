@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hark.model.process import Assignment, EventSpec
-from tests.bpmn.small_files import chain, ext, node_of, process_file, read, spec_of
+from hark.programs.bpmn.bpmn_spec import Assignment, EventSpec
+from tests.bpmn.small_files import bpmn_file, chain, ext, node_of, read, spec_of
 
 AROUND = (
     '<signal id="sig" name="go"/><signal id="named" name="go-${order}"/>'
@@ -170,7 +170,7 @@ def test_b2_compensation_is_found_through_an_association_outside_the_sub_process
 
 def test_b2_a_boundary_event_for_compensation_without_an_association_does_nothing_and_is_listed() -> None:
     boundary = '<boundaryEvent id="b" attachedToRef="t"><compensateEventDefinition/></boundaryEvent>'
-    found = read(process_file(chain('<task id="t"/>') + boundary))
+    found = read(bpmn_file(chain('<task id="t"/>') + boundary))
     assert [(item.element, "not associated" in item.message) for item in found.ignored] == [("b", True)]
     assert all(node.compensation is None for node in found.processes[0].nodes)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hark.dialects.bpmn import BpmnFile, read_bpmn
-from hark.model.process import CallSpec, EventSpec, NodeSpec
+from hark.programs.bpmn.bpmn_spec import CallSpec, EventSpec, NodeSpec
+from hark.programs.bpmn.file import BpmnFile, read_bpmn
 
 FOLDER = Path(__file__).parent / "exports"
 FILES = sorted(path.name for path in FOLDER.iterdir())

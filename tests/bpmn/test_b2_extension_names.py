@@ -2,7 +2,7 @@
 
 import pytest
 
-from hark.dialects.bpmn.extension_names import (
+from hark.programs.bpmn.file.extension_names import (
     HARMLESS_ATTRIBUTES,
     HARMLESS_ELEMENTS,
     REFUSED_ATTRIBUTES,
@@ -10,7 +10,7 @@ from hark.dialects.bpmn.extension_names import (
     UNDERSTOOD_ATTRIBUTES,
     UNDERSTOOD_ELEMENTS,
 )
-from tests.bpmn.small_files import chain, definitions, ext, extended, problems_of, process_file, read
+from tests.bpmn.small_files import bpmn_file, chain, definitions, ext, extended, problems_of, read
 
 ATTRIBUTES = {
     "camunda": (
@@ -78,7 +78,7 @@ def test_b2_every_harmless_extension_is_listed(vendor: str) -> None:
     elements = sorted(tag for tag in HARMLESS_ELEMENTS if tag.startswith(f"{vendor}:"))
     attributes = " ".join(f'{vendor}:{name}="x"' for name in harmless)
     inside = "".join(f"<{tag}/>" for tag in elements)
-    found = read(process_file(chain(extended("task", inside, attributes=attributes)))).ignored
+    found = read(bpmn_file(chain(extended("task", inside, attributes=attributes)))).ignored
     listed = [f"{vendor}:{name}" for name in harmless] + elements
     assert [item.message.partition(" is ignored: ")[0] for item in found] == listed
     without = [item.message for item in found if "initiator" not in item.message]  # its note says more
@@ -116,7 +116,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("element", REFUSED)
 def test_b2_what_would_change_behaviour_is_refused_with_its_host_and_can_be_ignored(element: str) -> None:
-    text = process_file(chain(element))
+    text = bpmn_file(chain(element))
     [problem] = problems_of(text)
     assert (problem.element, problem.line) == ("n", 4)
     assert problem.message.endswith("To deploy without it, use ignore_extensions=True.")
@@ -135,17 +135,17 @@ def test_b2_what_would_change_behaviour_is_refused_with_its_host_and_can_be_igno
     ],
 )
 def test_b2_a_value_that_is_the_default_is_not_refused(element: str) -> None:
-    assert read(process_file(chain(element))).processes
+    assert read(bpmn_file(chain(element))).processes
 
 
 def test_b2_a_long_value_is_shortened_in_the_message() -> None:
-    [problem] = problems_of(process_file(chain(f'<userTask id="n" camunda:formHandlerClass="{"x" * 10_000}"/>')))
+    [problem] = problems_of(bpmn_file(chain(f'<userTask id="n" camunda:formHandlerClass="{"x" * 10_000}"/>')))
     assert len(problem.message) < 400
 
 
 def test_b2_a_task_type_that_other_engines_do_themselves_is_the_work_of_a_handler() -> None:
     task = extended("serviceTask", '<flowable:field name="to" stringValue="a@b"/>', attributes='flowable:type="mail"')
-    found = read(process_file(chain(task)))
+    found = read(bpmn_file(chain(task)))
     node = found.processes[0].nodes[1]
     assert (node.kind, node.handler, node.headers) == ("service", "n", {"to": "a@b"})
     [item] = found.ignored
@@ -173,7 +173,7 @@ def test_b2_what_is_around_the_processes_is_checked_too() -> None:
 def test_b2_the_form_of_a_start_event_is_listed_and_never_refused() -> None:
     form = ext('<camunda:formProperty id="a" expression="#{a.b}"/><camunda:formProperty id="b"/>')
     start = f'<startEvent id="s" camunda:formHandlerClass="a.B">{form}</startEvent>'
-    assert [str(item) for item in read(process_file(start)).ignored] == [
+    assert [str(item) for item in read(bpmn_file(start)).ignored] == [
         "line 3, s: camunda:formHandlerClass is ignored: it changes nothing in Hark.",
         "line 3, s: Its form (camunda:formProperty) is ignored: an instance is started with variables.",
     ]
@@ -198,7 +198,7 @@ MAPPING = ext(
     ],
 )
 def test_b2_a_mapping_where_none_is_executed_is_refused(content: str) -> None:
-    text = process_file(content)
+    text = bpmn_file(content)
     [problem] = problems_of(text)
     assert (problem.element, "map" in problem.message) == ("n", True)
     [node] = [node for node in read(text, ignore_extensions=True).processes[0].nodes if node.id == "n"]
@@ -206,7 +206,7 @@ def test_b2_a_mapping_where_none_is_executed_is_refused(content: str) -> None:
 
 
 def test_b2_an_extension_that_must_be_understood_is_refused() -> None:
-    text = process_file(chain(), around='<extension mustUnderstand="true" definition="acme:robots"/>')
+    text = bpmn_file(chain(), around='<extension mustUnderstand="true" definition="acme:robots"/>')
     [problem] = problems_of(text)
     assert (problem.element, "'acme:robots'" in problem.message) == ("defs", True)
     assert read(text, ignore_extensions=True).processes
@@ -230,7 +230,7 @@ STANDARD = {
 @pytest.mark.parametrize("element", STANDARD)
 def test_b2_what_the_standard_has_and_hark_does_not_execute_is_refused(element: str) -> None:
     around = '<message id="m" name="m"/><globalUserTask id="shared"/>'
-    found = problems_of(process_file(chain(element), around=around), ignore_extensions=True)
+    found = problems_of(bpmn_file(chain(element), around=around), ignore_extensions=True)
     assert [(problem.element, problem.line) for problem in found] == [("n", 4)]
     assert STANDARD[element] in found[0].message
 
@@ -243,7 +243,7 @@ def test_b2_what_the_standard_has_and_hark_does_not_execute_is_refused(element: 
     ],
 )
 def test_b2_a_data_association_that_computes_is_refused_unless_extensions_are_ignored(element: str) -> None:
-    text = process_file(chain(element))
+    text = bpmn_file(chain(element))
     assert [problem.element for problem in problems_of(text)] == ["n"]
     assert "computes a value" in read(text, ignore_extensions=True).ignored[0].message
 
@@ -254,7 +254,7 @@ def test_b2_an_event_gateway_that_waits_for_all_and_a_correlation_subscription_a
         "</intermediateCatchEvent>"
     )
     gateway = '<eventBasedGateway id="g" eventGatewayType="Parallel"/>'
-    found = problems_of(process_file('<correlationSubscription correlationKeyRef="k"/>' + chain(gateway, catch)))
+    found = problems_of(bpmn_file('<correlationSubscription correlationKeyRef="k"/>' + chain(gateway, catch)))
     assert [problem.element for problem in found] == ["p", "g"]
 
 
@@ -274,23 +274,23 @@ def test_b2_an_event_gateway_that_waits_for_all_and_a_correlation_subscription_a
     ],
 )
 def test_b2_what_the_standard_has_for_people_and_tools_changes_nothing(element: str) -> None:
-    found = read(process_file(chain(element), attributes='isClosed="true" processType="Private"'))
+    found = read(bpmn_file(chain(element), attributes='isClosed="true" processType="Private"'))
     assert found.processes[0].nodes[1].id == "n"
     assert found.ignored == []
 
 
 def test_b2_a_compensation_that_is_not_to_be_waited_for_is_listed_as_in_camunda() -> None:
     definition = '<compensateEventDefinition waitForCompletion="false"/>'
-    found = read(process_file(chain(f'<intermediateThrowEvent id="n">{definition}</intermediateThrowEvent>')))
+    found = read(bpmn_file(chain(f'<intermediateThrowEvent id="n">{definition}</intermediateThrowEvent>')))
     assert [(note.element, note.message[:17]) for note in found.ignored] == [("n", "waitForCompletion")]
 
 
 def test_b2_a_calendar_that_every_engine_has_and_one_without_a_date_change_nothing() -> None:
     built_in = '<userTask id="a" flowable:dueDate="PT1H" flowable:businessCalendarName="duration"/>'
     unused = '<userTask id="b" flowable:businessCalendarName="mine"/>'
-    assert read(process_file(chain(built_in, unused))).processes
+    assert read(bpmn_file(chain(built_in, unused))).processes
     own = '<userTask id="c" flowable:dueDate="PT1H" flowable:businessCalendarName="mine"/>'
-    assert [problem.element for problem in problems_of(process_file(chain(own)))] == ["c"]
+    assert [problem.element for problem in problems_of(bpmn_file(chain(own)))] == ["c"]
 
 
 def test_b2_what_cannot_be_evaluated_in_an_extension_is_waived_with_it() -> None:
@@ -298,6 +298,6 @@ def test_b2_what_cannot_be_evaluated_in_an_extension_is_waived_with_it() -> None
         '<timerEventDefinition><timeCycle flowable:endDate="${bean.end()}">R3/PT1H</timeCycle></timerEventDefinition>'
     )
     boundary = f'<boundaryEvent id="b" attachedToRef="u" cancelActivity="false">{timer}</boundaryEvent>'
-    text = process_file(chain('<userTask id="u" flowable:skipExpression="${rule.check(execution)}"/>') + boundary)
+    text = bpmn_file(chain('<userTask id="u" flowable:skipExpression="${rule.check(execution)}"/>') + boundary)
     assert [problem.element for problem in problems_of(text)] == ["b"]
     assert [note.element for note in read(text, ignore_extensions=True).ignored] == ["u", "b"]

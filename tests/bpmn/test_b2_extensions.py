@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bpmn.small_files import chain, definitions, ext, extended, problems_of, process_file, read
+from tests.bpmn.small_files import bpmn_file, chain, definitions, ext, extended, problems_of, read
 
 REFUSED = {
     extended("userTask", "<camunda:taskListener event='create' class='a.B'/>"): ("n", "task listener"),
@@ -32,7 +32,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("element", REFUSED)
 def test_b2_an_extension_that_changes_behaviour_is_a_problem_of_its_host_unless_it_is_ignored(element: str) -> None:
-    text = process_file(chain(element))
+    text = bpmn_file(chain(element))
     id, words = REFUSED[element]
     [problem] = problems_of(text)
     assert (problem.element, problem.line) == (id, 4)
@@ -45,7 +45,7 @@ def test_b2_an_extension_that_changes_behaviour_is_a_problem_of_its_host_unless_
 
 def test_b2_listeners_of_the_process_and_of_flows_are_problems_there() -> None:
     listener = ext("<camunda:executionListener event='take' expression='${x}'/>")
-    text = process_file(
+    text = bpmn_file(
         f'{listener}\n<startEvent id="s"/><endEvent id="e"/>\n'
         f'<sequenceFlow id="f" sourceRef="s" targetRef="e">{listener}</sequenceFlow>'
     )
@@ -55,7 +55,7 @@ def test_b2_listeners_of_the_process_and_of_flows_are_problems_there() -> None:
 def test_b2_a_signal_of_one_instance_is_a_problem_and_a_global_one_is_not() -> None:
     def file(scope: str) -> str:
         event = '<intermediateThrowEvent id="t"><signalEventDefinition signalRef="x"/></intermediateThrowEvent>'
-        return process_file(chain(event), around=f'<signal id="x" name="go" flowable:scope="{scope}"/>')
+        return bpmn_file(chain(event), around=f'<signal id="x" name="go" flowable:scope="{scope}"/>')
 
     [problem] = problems_of(file("processInstance"))
     assert problem.element == "x"
@@ -65,7 +65,7 @@ def test_b2_a_signal_of_one_instance_is_a_problem_and_a_global_one_is_not() -> N
 
 
 def test_b2_a_script_that_is_ignored_does_nothing() -> None:
-    text = process_file(
+    text = bpmn_file(
         chain('<scriptTask id="n" scriptFormat="groovy" camunda:resultVariable="x"><script>1</script></scriptTask>')
     )
     node = read(text, ignore_extensions=True).processes[0].nodes[1]
@@ -73,7 +73,7 @@ def test_b2_a_script_that_is_ignored_does_nothing() -> None:
 
 
 def test_b2_a_condition_in_another_language_cannot_be_ignored() -> None:
-    text = process_file(
+    text = bpmn_file(
         '<startEvent id="s"/><endEvent id="e"/>\n<sequenceFlow id="f" sourceRef="s" targetRef="e">'
         '<conditionExpression language="groovy">x > 1</conditionExpression></sequenceFlow>'
     )
@@ -82,7 +82,7 @@ def test_b2_a_condition_in_another_language_cannot_be_ignored() -> None:
 
 def test_b2_what_has_no_meaning_is_listed_once_with_its_first_place() -> None:
     found = read(
-        process_file(
+        bpmn_file(
             chain(
                 '<task id="a" camunda:asyncBefore="true" acme:size="3"/>',
                 '<task id="b" camunda:asyncBefore="true" camunda:exclusive="false">'
@@ -118,7 +118,7 @@ def test_b2_what_is_understood_and_colours_are_not_listed() -> None:
 
 
 def test_b2_a_form_that_is_not_in_the_file_is_ignored() -> None:
-    found = read(process_file(chain(extended("userTask", "<zeebe:formDefinition formId='order'/>"))))
+    found = read(bpmn_file(chain(extended("userTask", "<zeebe:formDefinition formId='order'/>"))))
     assert found.processes[0].nodes[1].user is not None
     assert [item.message for item in found.ignored] == ["The form 'order' is ignored: it is not in the file."]
 
@@ -133,7 +133,7 @@ def test_b2_a_form_that_is_not_in_the_file_is_ignored() -> None:
     ],
 )  # fmt: skip
 def test_b2_the_value_of_a_data_object_has_its_type(kind: str, text: str, value: object) -> None:
-    found = read(process_file(_data_object(f'name="x" itemSubjectRef="xsd:{kind}"', text) + '<startEvent id="s"/>'))
+    found = read(bpmn_file(_data_object(f'name="x" itemSubjectRef="xsd:{kind}"', text) + '<startEvent id="s"/>'))
     assert found.processes[0].variables == {"x": value}
     assert type(found.processes[0].variables["x"]) is type(value)
     assert found.ignored == []
@@ -148,7 +148,7 @@ def test_b2_the_value_of_a_data_object_has_its_type(kind: str, text: str, value:
     ],
 )  # fmt: skip
 def test_b2_a_data_object_without_a_name_or_of_another_type_is_a_problem(attributes: str, text: str) -> None:
-    found = problems_of(process_file(_data_object(attributes, text) + '<startEvent id="s"/>'))
+    found = problems_of(bpmn_file(_data_object(attributes, text) + '<startEvent id="s"/>'))
     assert [problem.element for problem in found] == ["d"]
 
 
@@ -158,7 +158,7 @@ def _data_object(attributes: str, value: str) -> str:
 
 def test_b2_an_end_date_that_cannot_be_read_is_a_problem_and_a_skip_expression_is_listed() -> None:
     timer = "<timerEventDefinition><timeCycle flowable:endDate='soon'>R/PT1H</timeCycle></timerEventDefinition>"
-    text = process_file(
+    text = bpmn_file(
         f'<startEvent id="s">{timer}</startEvent><userTask id="u" flowable:skipExpression="${{1 +}}"/>\n'
         '<sequenceFlow id="f" sourceRef="s" targetRef="u" skipExpression="${(}"/>'
     )
@@ -169,7 +169,7 @@ def test_b2_an_end_date_that_cannot_be_read_is_a_problem_and_a_skip_expression_i
 
 def test_b2_what_flowable_itself_ignores_of_end_dates_and_skip_expressions_is_listed() -> None:
     timer = "<timerEventDefinition><timeCycle flowable:endDate='${end}'>R/PT1H</timeCycle></timerEventDefinition>"
-    text = process_file(
+    text = bpmn_file(
         chain(
             f'<intermediateCatchEvent id="c">{timer}</intermediateCatchEvent>',
             '<callActivity id="call" calledElement="p" flowable:skipExpression="${skip}"/>',
@@ -205,7 +205,7 @@ def test_b2_a_cycle_with_an_end_means_what_it_means_in_the_engine_of_the_file(
 
 def test_b2_html_in_documentation_is_not_an_extension() -> None:
     html = '<documentation><h:p xmlns:h="http://www.w3.org/1999/xhtml" h:class="x">Sign it.</h:p></documentation>'
-    found = read(process_file(chain(f'<userTask id="u">{html}</userTask>')))
+    found = read(bpmn_file(chain(f'<userTask id="u">{html}</userTask>')))
     assert found.ignored == []
     assert (user := found.processes[0].nodes[1].user) is not None
     assert user.description == "Sign it."

@@ -8,9 +8,9 @@ import pytest
 from msgspec import structs
 
 from hark import InvalidDefinition
-from hark.app.processes import read_process_file
-from hark.dialects.bpmn import BpmnFile, read_bpmn
-from tests.bpmn.small_files import chain, definitions, problems_of, process_file, read, spec_of
+from hark.app.bpmn_deployment import read_bpmn_file
+from hark.programs.bpmn.file import BpmnFile, read_bpmn
+from tests.bpmn.small_files import bpmn_file, chain, definitions, problems_of, read, spec_of
 
 CONFORMANCE = (
     Path(os.environ.get("HARK_CONFORMANCE", Path(__file__).resolve().parents[3] / "shared/conformance")) / "bpmn"
@@ -101,7 +101,7 @@ def test_b2_what_has_no_effect_is_tolerated() -> None:
         '<group id="gr" categoryValueRef="c"/><acme:thing/>'
     )
     around = '<collaboration id="c"><participant id="pa" processRef="p"/></collaboration><category/><itemDefinition/>'
-    assert [node.id for node in read(process_file(content, around=around)).processes[0].nodes] == ["s", "t", "e"]
+    assert [node.id for node in read(bpmn_file(content, around=around)).processes[0].nodes] == ["s", "t", "e"]
 
 
 def test_b2_definitions_may_be_anywhere_and_come_later() -> None:
@@ -114,32 +114,32 @@ def test_b2_definitions_may_be_anywhere_and_come_later() -> None:
 
 
 def test_b2_the_digest_is_that_of_the_text() -> None:
-    text = process_file(chain())
+    text = bpmn_file(chain())
     assert digest(text) == digest(text.encode()) == digest(text.encode("utf-16"))
     assert digest(text + " ") != digest(text)
     assert read(text).xml == text
 
 
 def test_b2_the_digest_is_that_of_what_was_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = process_file(chain())
+    text = bpmn_file(chain())
     before = digest(text)
 
     def read_more(data: bytes | str, **options: bool) -> BpmnFile:
         file = read_bpmn(data, **options)
         return replace(file, processes=tuple(structs.replace(each, variables={"new": 1}) for each in file.processes))
 
-    monkeypatch.setattr("hark.app.processes.read_bpmn", read_more)  # as a later version may do
+    monkeypatch.setattr("hark.app.bpmn_deployment.read_bpmn", read_more)  # as a later version may do
     assert digest(text) != before
 
 
 def digest(data: bytes | str) -> str | None:
-    _, [request] = read_process_file(data, 0)
+    _, [request] = read_bpmn_file(data, 0)
     return request.digest
 
 
 def test_b2_all_problems_are_listed_in_the_order_of_their_lines() -> None:
     with pytest.raises(InvalidDefinition) as caught:
-        read(process_file('<receiveTask id="r"/>\n<startEvent id="s"/>\n<callActivity id="c"/>'))
+        read(bpmn_file('<receiveTask id="r"/>\n<startEvent id="s"/>\n<callActivity id="c"/>'))
     assert [(problem.element, problem.line) for problem in caught.value.problems] == [
         ("r", 3), ("r", 3), ("c", 5), ("c", 5),
     ]  # fmt: skip
@@ -147,6 +147,6 @@ def test_b2_all_problems_are_listed_in_the_order_of_their_lines() -> None:
 
 
 def test_b2_of_very_many_problems_the_first_hundred_are_listed() -> None:
-    text = process_file('<startEvent id="s"/>' + "".join(f'<callActivity id="c{n}"/>\n' for n in range(500)))
+    text = bpmn_file('<startEvent id="s"/>' + "".join(f'<callActivity id="c{n}"/>\n' for n in range(500)))
     problems = problems_of(text)
     assert len(problems) == 100

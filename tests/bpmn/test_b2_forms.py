@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from hark.model.schema import compile_schema
-from tests.bpmn.small_files import chain, definitions, ext, extended, node_of, problems_of, process_file, read
+from tests.bpmn.small_files import bpmn_file, chain, definitions, ext, extended, node_of, problems_of, read
 
 
 def schema_of(extensions: str) -> dict[str, Any] | None:
@@ -128,7 +128,7 @@ def test_b2_forms_that_ask_for_nothing_have_no_schema() -> None:
 
 def test_b2_a_form_with_a_pattern_that_is_not_one_is_a_problem() -> None:
     form = json.dumps({"components": [{"type": "textfield", "key": "a", "validate": {"pattern": "("}}]})
-    text = process_file(chain(extended("userTask", f"<zeebe:formDefinition>{form}</zeebe:formDefinition>")))
+    text = bpmn_file(chain(extended("userTask", f"<zeebe:formDefinition>{form}</zeebe:formDefinition>")))
     [problem] = problems_of(text)
     assert problem.element == "n"
     assert "form" in problem.message

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hark import InvalidDefinition
-from hark.dialects.bpmn import read_bpmn
-from hark.model.process import ProcessSource, decode_process, encode_process
-from tests.bpmn.small_files import chain, definitions, ext, process_file
+from hark.programs.bpmn.bpmn_spec import BpmnSource, decode_bpmn, encode_bpmn
+from hark.programs.bpmn.file import read_bpmn
+from tests.bpmn.small_files import bpmn_file, chain, definitions, ext
 from tests.bpmn.test_b2_activities import CALLS, HANDLERS, LOOPS, SCRIPTS, USERS
 from tests.bpmn.test_b2_bad_files import IN_A_CHAIN, IN_A_PROCESS
 from tests.bpmn.test_b2_events import AROUND, BOUNDARIES, CAUGHT, THROWN
@@ -37,11 +37,11 @@ def seeds() -> list[str]:
     throws = [f'<intermediateThrowEvent id="n">{definition}</intermediateThrowEvent>' for definition in THROWN]
     bad = [content for content, *_ in IN_A_CHAIN.values()]
     single = [*HANDLERS, *CALLS, *SCRIPTS, *USERS, *REFUSED, *loops, *catches, *throws, *bad]
-    files = [process_file(chain(element), around=AROUND) for element in single]
+    files = [bpmn_file(chain(element), around=AROUND) for element in single]
     for definition in BOUNDARIES:
         inside = f'<boundaryEvent id="b" attachedToRef="t">{definition}</boundaryEvent>'
-        files.append(process_file(chain('<userTask id="t"/>') + inside, around=AROUND))
-    files += [process_file(content, around=AROUND) for content, *_ in IN_A_PROCESS.values()]
+        files.append(bpmn_file(chain('<userTask id="t"/>') + inside, around=AROUND))
+    files += [bpmn_file(content, around=AROUND) for content, *_ in IN_A_PROCESS.values()]
     form = ext('<zeebe:userTaskForm id="f">{"components": [{"type": "textfield", "key": "a.b"}]}</zeebe:userTaskForm>')
     inside = '<startEvent id="i"/><userTask id="u"/><sequenceFlow sourceRef="i" targetRef="u"/>'
     nested = chain(f'<subProcess id="x">{inside}</subProcess>')
@@ -59,8 +59,8 @@ def check(data: bytes | str, *, ignore_extensions: bool = False) -> None:
         problems = error.problems
     else:
         for spec in found.processes:
-            source = ProcessSource(spec, found.xml)
-            assert decode_process(encode_process(source)) == source
+            source = BpmnSource(spec, found.xml)
+            assert decode_bpmn(encode_bpmn(source)) == source
         return
     assert problems
     assert all(problem.message and problem.line != 0 for problem in problems)

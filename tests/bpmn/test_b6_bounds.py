@@ -2,18 +2,18 @@
 
 import pytest
 
-from hark.programs.processes import children, interpreter
+from hark.programs.bpmn.interpreter import bpmn_children, bpmn_interpreter
 from hark.testing import Harness
-from tests.bpmn.small_files import chain, process_file
+from tests.bpmn.small_files import bpmn_file, chain
 from tests.support.stores import Store
 
 
 async def test_b6_a_process_that_calls_itself_without_an_end_fails_at_a_depth(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "MAX_CALLS", 4)
+    monkeypatch.setattr(bpmn_children, "MAX_CALLS", 4)
     async with Harness(url=store.url, **store.options) as app:
-        await app.deploy(process_file(chain('<callActivity id="again" calledElement="p"/>')))
+        await app.deploy(bpmn_file(chain('<callActivity id="again" calledElement="p"/>')))
         first = await app.start("p")
         await app.drain()
         found = await app.list()
@@ -24,13 +24,13 @@ async def test_b6_a_process_that_calls_itself_without_an_end_fails_at_a_depth(
 async def test_b6_a_loop_without_a_wait_fails_and_names_an_element_of_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interpreter, "MAX_ACTIONS", 1_000)
+    monkeypatch.setattr(bpmn_interpreter, "MAX_ACTIONS", 1_000)
     content = (
         '<startEvent id="s"/><task id="round"/><sequenceFlow id="f" sourceRef="s" targetRef="round"/>'
         '<sequenceFlow id="again" sourceRef="round" targetRef="round"/>'
     )
     async with Harness(url=store.url, **store.options) as app:
-        await app.deploy(process_file(content))
+        await app.deploy(bpmn_file(content))
         one = await app.start("p")
         await app.drain()
         found = await one.get()

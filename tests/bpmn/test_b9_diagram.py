@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hark import InvalidDefinition, NotFound
-from hark.dialects.bpmn import read_bpmn
-from hark.dialects.bpmn.drawing import draw
-from hark.dialects.svg import COLORS
-from hark.model.process_marks import Marks
-from tests.bpmn.small_files import definitions, process_file
+from hark.programs.bpmn.diagram_marks import Marks
+from hark.programs.bpmn.drawing.bpmn_drawing import draw
+from hark.programs.bpmn.file import read_bpmn
+from hark.programs.svg import COLORS
+from tests.bpmn.small_files import bpmn_file, definitions
 
 FILES = Path(__file__).parent / "files"
 CONFORMANCE = Path(os.environ.get("HARK_CONFORMANCE", Path(__file__).parents[2] / "../shared/conformance")) / "bpmn"
@@ -107,7 +107,7 @@ def test_b9_the_inside_of_a_closed_sub_process_is_drawn_below_with_its_name() ->
 
 
 def test_b9_only_the_diagram_of_the_process_that_is_asked_for_is_drawn() -> None:
-    one = process_file('<startEvent id="here"/>')
+    one = bpmn_file('<startEvent id="here"/>')
     two = one.replace("</definitions>", '<process id="q"><startEvent id="there"/></process></definitions>')
     assert set(drawn(draw(two))) == {"here", "there"}
     assert set(drawn(draw(two, "q"))) == {"there"}
@@ -164,7 +164,7 @@ def test_b9_flows_show_their_default_and_their_condition() -> None:
 
 def test_b9_names_are_text_and_never_markup() -> None:
     name = "&lt;script>alert(&quot;1&quot;)&lt;/script> &amp; ]]&gt; &apos;"
-    svg = draw(process_file(f'<userTask id="t" name="{name}"/><startEvent id="a&quot;b" name="{name}"/>'))
+    svg = draw(bpmn_file(f'<userTask id="t" name="{name}"/><startEvent id="a&quot;b" name="{name}"/>'))
     assert "<script" not in svg
     groups = drawn(svg)
     assert title(groups["t"]) == 'User task: <script>alert("1")</script> & ]]> \''
@@ -172,7 +172,7 @@ def test_b9_names_are_text_and_never_markup() -> None:
 
 
 def test_b9_long_names_are_wrapped_and_cut() -> None:
-    svg = draw(process_file(f'<task id="t" name="{"word " * 5000}"/><startEvent id="s" name="{"x" * 9000}"/>'))
+    svg = draw(bpmn_file(f'<task id="t" name="{"word " * 5000}"/><startEvent id="s" name="{"x" * 9000}"/>'))
     assert len(svg) < 20_000
     assert "…" in words(svg)
 
@@ -232,7 +232,7 @@ def test_b9_a_boundary_event_goes_where_its_host_goes() -> None:
 
 def test_b9_a_name_keeps_its_line_breaks() -> None:
     note = '<textAnnotation id="n"><text>one\ntwo</text></textAnnotation>'
-    svg = draw(process_file(f'<task id="t" name="Scan&#10;it"/>{note}'))
+    svg = draw(bpmn_file(f'<task id="t" name="Scan&#10;it"/>{note}'))
     lines = [span.text for span in parsed(svg).iter(f"{SVG}tspan")]
     assert lines == ["Scan", "it", "one", "two"]
     assert title(drawn(svg)["t"]) == "Task: Scan it"
@@ -266,7 +266,7 @@ def test_b9_changed_files_are_drawn_or_refused(data: st.DataObject) -> None:
 
 
 def test_b9_a_file_that_deploy_refuses_is_drawn() -> None:
-    xml = process_file(
+    xml = bpmn_file(
         '<startEvent id="s"/><robot id="r"/><task id="t"/><task id="t"/><userTask/>'
         '<sequenceFlow id="f" sourceRef="s" targetRef="nowhere"/><sequenceFlow sourceRef="s" targetRef="t"/>'
         '<boundaryEvent id="b" attachedToRef="missing"/><boundaryEvent id="c" attachedToRef="s"/>'
@@ -282,7 +282,7 @@ def test_b9_a_text_that_is_not_xml_is_refused(xml: str) -> None:
 
 def test_b9_a_file_without_anything_to_draw_gives_an_empty_picture() -> None:
     assert drawn(draw("<x/>")) == {}
-    assert drawn(draw(process_file(""), "p")) == {}
+    assert drawn(draw(bpmn_file(""), "p")) == {}
 
 
 MARKS = Marks(
@@ -322,7 +322,7 @@ def test_b9_the_legend_explains_the_marks_that_are_there() -> None:
 
 def test_b9_elements_without_an_id_are_marked_by_the_names_that_the_reader_gives_them() -> None:
     start = '<startEvent><signalEventDefinition signalRef="x"/></startEvent>'
-    xml = process_file(
+    xml = bpmn_file(
         '<startEvent id="s"/><task id="t"/>'
         + '<sequenceFlow sourceRef="s" targetRef="t"/>' * 2
         + f'<subProcess triggeredByEvent="true">{start}</subProcess>' * 2,

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hark.dialects.bpmn.drawing_elements import read_scene
-from hark.dialects.bpmn.drawing_panels import panels_of
-from hark.dialects.bpmn.drawing_scene import LANES, POOLS, SUBPROCESSES, Box, Figure, Panel, Wire
-from hark.dialects.bpmn.xml_tree import parse_xml
-from tests.bpmn.small_files import chain, definitions, process_file
+from hark.programs.bpmn.drawing.drawing_elements import read_scene
+from hark.programs.bpmn.drawing.drawing_panels import panels_of
+from hark.programs.bpmn.drawing.drawing_scene import LANES, POOLS, SUBPROCESSES, Box, Figure, Panel, Wire
+from hark.programs.bpmn.file.xml_tree import parse_xml
+from tests.bpmn.small_files import bpmn_file, chain, definitions
 from tests.bpmn.test_b9_diagram import text_of
 
 TAGS = ("task", "userTask", "exclusiveGateway", "parallelGateway", "endEvent", "intermediateThrowEvent", "subProcess")
@@ -82,7 +82,7 @@ def scopes(draw: st.DrawFn, prefix: str = "n", depth: int = 0) -> str:
 @settings(max_examples=60, deadline=None)
 @given(scopes())
 def test_b9_no_layout_has_overlapping_nodes(content: str) -> None:
-    check(laid_out(process_file(content)))
+    check(laid_out(bpmn_file(content)))
 
 
 @pytest.mark.parametrize("name", ["claim_bare", "shop_pools", "symbols"])
@@ -93,7 +93,7 @@ def test_b9_files_without_coordinates_are_laid_out(name: str) -> None:
 
 
 def test_b9_a_chain_is_a_straight_line_from_left_to_right() -> None:
-    panel = laid_out(process_file(chain('<task id="a"/>', '<userTask id="b"/>')))
+    panel = laid_out(bpmn_file(chain('<task id="a"/>', '<userTask id="b"/>')))
     boxes = placed(panel)
     assert [boxes[key].x for key in "sabe"] == sorted(boxes[key].x for key in "sabe")
     assert len({boxes[key].center.y for key in "sabe"}) == 1
@@ -102,7 +102,7 @@ def test_b9_a_chain_is_a_straight_line_from_left_to_right() -> None:
 
 def test_b9_a_loop_goes_around_below_what_it_repeats() -> None:
     panel = laid_out(
-        process_file(
+        bpmn_file(
             chain('<task id="a"/>', '<exclusiveGateway id="b"/>')
             + '<sequenceFlow id="back" sourceRef="b" targetRef="a"/>'
         )
@@ -114,7 +114,7 @@ def test_b9_a_loop_goes_around_below_what_it_repeats() -> None:
 
 def test_b9_branches_stand_beside_each_other_in_the_order_of_the_file() -> None:
     panel = laid_out(
-        process_file(
+        bpmn_file(
             '<startEvent id="s"/><parallelGateway id="g"/><task id="a"/><task id="b"/><task id="c"/>'
             '<sequenceFlow sourceRef="s" targetRef="g"/>'
             + "".join(f'<sequenceFlow sourceRef="g" targetRef="{key}"/>' for key in "abc")
@@ -157,7 +157,7 @@ def test_b9_a_wide_graph_with_long_flows_is_laid_out_in_bounded_room() -> None:
     nodes = "".join(f'<task id="t{number}"/>' for number in range(count))
     flows = "".join(f'<sequenceFlow sourceRef="t{n}" targetRef="t{n + 1}"/>' for n in range(count - 1))
     long = "".join(f'<sequenceFlow sourceRef="t{n}" targetRef="t{count - 1 - n}"/>' for n in range(count // 2))
-    panel = laid_out(process_file(nodes + flows + long))
+    panel = laid_out(bpmn_file(nodes + flows + long))
     assert len(panel.wires) == count - 1 + count // 2
     for wire in panel.wires:
         check_flow(wire)

@@ -10,10 +10,7 @@ from typing import get_args
 
 import pytest
 
-from hark.dialects.bpmn.drawing_symbols import EVENT_SYMBOLS, GATEWAY_SYMBOLS, MARKERS, TASK_SYMBOLS
-from hark.dialects.bpmn.element_readers import ELEMENT_READERS
-from hark.dialects.bpmn.events import EVENT_READERS
-from hark.model.bpmn_elements import (
+from hark.programs.bpmn.bpmn_elements import (
     ELEMENTS,
     EVENTS,
     ElementRow,
@@ -23,9 +20,12 @@ from hark.model.bpmn_elements import (
     NodeKind,
     tags_of,
 )
-from hark.programs.processes.element_behaviour import ElementBehaviour, EventBehaviour
-from hark.programs.processes.elements import ELEMENT_BEHAVIOURS
-from hark.programs.processes.event_kinds import EVENT_BEHAVIOURS
+from hark.programs.bpmn.drawing.drawing_symbols import EVENT_SYMBOLS, GATEWAY_SYMBOLS, MARKERS, TASK_SYMBOLS
+from hark.programs.bpmn.file.element_readers import ELEMENT_READERS
+from hark.programs.bpmn.file.read_events import EVENT_READERS
+from hark.programs.bpmn.interpreter.element_behaviour import ElementBehaviour, EventBehaviour
+from hark.programs.bpmn.interpreter.elements import ELEMENT_BEHAVIOURS
+from hark.programs.bpmn.interpreter.event_kinds import EVENT_BEHAVIOURS
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "hark"
 REGISTRIES = {"bpmn_elements.py", "element_readers.py", "drawing_symbols.py", "draft.py"}
@@ -79,9 +79,9 @@ def test_an_event_can_do_what_its_row_says(row: EventKindRow) -> None:
 
 
 def test_running_a_process_loads_no_code_that_reads_or_draws() -> None:
-    code = "import sys, hark.programs.processes.interpreter; print(*sys.modules)"
+    code = "import sys, hark.programs.bpmn.interpreter.bpmn_interpreter; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "hark.model.bpmn_elements" in loaded
+    assert "hark.programs.bpmn.bpmn_elements" in loaded
     assert [name for name in loaded if re.search(r"hark\..*(drawing|layout|reader|xml_tree)", name)] == []
 
 
@@ -99,7 +99,7 @@ def test_no_other_code_tests_for_a_kind() -> None:
 
 
 def _nodes() -> Iterator[tuple[Path, ast.AST]]:
-    for folder in ("programs/processes", "dialects/bpmn"):
+    for folder in ("programs/bpmn/interpreter", "programs/bpmn/file"):
         for path in (SOURCE / folder).rglob("*.py"):
             if path.name not in REGISTRIES:
                 for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -7,8 +7,8 @@ import weakref
 import pytest
 
 from hark import InvalidDefinition
-from hark.dialects.bpmn import xml_tree
-from hark.dialects.bpmn.xml_tree import MAX_DEPTH, parse_xml
+from hark.programs.bpmn.file import xml_tree
+from hark.programs.bpmn.file.xml_tree import MAX_DEPTH, parse_xml
 
 MODEL = "http://www.omg.org/spec/BPMN/20100524/MODEL"
 

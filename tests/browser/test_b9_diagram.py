@@ -4,9 +4,9 @@ from pathlib import Path
 
 from playwright.async_api import Browser
 
-from hark.dialects.bpmn.drawing import draw
-from hark.dialects.svg import COLORS
-from hark.model.process_marks import Marks
+from hark.programs.bpmn.diagram_marks import Marks
+from hark.programs.bpmn.drawing.bpmn_drawing import draw
+from hark.programs.svg import COLORS
 
 FILES = Path(__file__).parents[1] / "bpmn" / "files"
 OVERFLOWING = """() => {

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from hark.runtime.commands.environment import run_directory, task_environment
+from hark.engine.commands.environment import run_directory, task_environment
 
 
 def environment(base: dict[str, str], url: str | None = "postgresql://host/db", **more: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hark.runtime.commands.lines import LineSplitter
+from hark.engine.commands.lines import LineSplitter
 
 
 def lines_of(*chunks: bytes, limit: int = 100) -> list[str]:

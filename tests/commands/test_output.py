@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from hark.runtime.commands.output import failure_text, output_of
-from hark.runtime.commands.runner import CommandEnd
+from hark.engine.commands.output import failure_text, output_of
+from hark.engine.commands.runner import CommandEnd
 
 
 @pytest.mark.parametrize(

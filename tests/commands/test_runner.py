@@ -19,9 +19,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hark.runtime.commands import runner
-from hark.runtime.commands.lease_pulse import LeasePulse
-from hark.runtime.commands.runner import CommandEnd, CommandLine, CommandNotRun, run_command
+from hark.engine.commands import runner
+from hark.engine.commands.lease_pulse import LeasePulse
+from hark.engine.commands.runner import CommandEnd, CommandLine, CommandNotRun, run_command
 
 WORKER = Path(__file__).with_name("worker_process.py")
 # A child, a grandchild whose parent has ended, and a background job, all in the process group.

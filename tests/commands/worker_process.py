@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-from hark.runtime.commands import runner
+from hark.engine.commands import runner
 
 
 async def main() -> None:

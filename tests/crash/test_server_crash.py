@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from hark import Await, Broadcast, Context, Done, Hark, Machine, step
-from hark.runtime import caller_errors
+from hark.engine.turns import caller_errors
 from hark.store.postgres import PostgresStore
 from tests.crash.machines import Patient
 from tests.support.inspect import query, until

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hark import Hark
+from hark.engine.turns.reply import Reply
+from hark.engine.turns.request_queue import Queued
 from hark.kernel import reclaim
 from hark.kernel.requests import Deliver, Reclaim
-from hark.runtime.reply import Reply
-from hark.runtime.request_queue import Queued
 from tests.crash.machines import Patient
 from tests.support.inspect import until
 from tests.support.stores import Store

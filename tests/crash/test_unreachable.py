@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from hark import Hark, StoreUnavailable
-from hark.runtime import caller_errors
+from hark.engine.turns import caller_errors
 from hark.store import postgres, sqlite
 from hark.store.protocol import Lost
 from tests.crash.machines import Gated, Patient

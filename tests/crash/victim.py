@@ -26,10 +26,10 @@ from typing import Any
 from hark import Hark
 from hark.store.postgres import PostgresStore, PostgresTx
 from hark.store.sqlite import SqliteStore, SqliteTx
+from tests.crash.bpmn_errand import BpmnErrand
 from tests.crash.errand import Errand
 from tests.crash.function_errand import FunctionErrand
 from tests.crash.job_errand import JobErrand
-from tests.crash.process_errand import ProcessErrand
 from tests.crash.undo_errand import UndoErrand
 from tests.support.inspect import name_of, query
 from tests.support.stores import Store
@@ -39,7 +39,7 @@ ERRANDS: dict[str, type[Errand]] = {
     "functions": FunctionErrand,
     "undo": UndoErrand,
     "jobs": JobErrand,
-    "processes": ProcessErrand,
+    "processes": BpmnErrand,
 }
 
 

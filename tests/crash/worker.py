@@ -12,10 +12,10 @@ import os
 from collections.abc import Sequence
 
 from hark import Hark
+from hark.engine.peers.peers import Peers
+from hark.engine.worker.attached_worker import AttachedWorker
 from hark.kernel.requests import Commit
 from hark.model.activation import Claim
-from hark.runtime.attached_worker import AttachedWorker
-from hark.runtime.other_processes import OtherProcesses
 from tests.crash.machines import ALL, after, block, trace, wait_at_the_gate
 
 app = Hark(os.environ["HARK_TEST_URL"], **json.loads(os.environ["HARK_TEST_OPTIONS"]))
@@ -34,11 +34,11 @@ def make_deaf() -> None:
             if commit.fenced:
                 trace(f"refused {commit.claim.id}")
 
-    async def hear_nothing(self: OtherProcesses) -> None:
+    async def hear_nothing(self: Peers) -> None:
         """Ignored: would notify the worker which of its steps were reclaimed."""
 
     AttachedWorker.receive = traced  # type: ignore[method-assign]
-    OtherProcesses.find_lost_steps = hear_nothing  # type: ignore[method-assign]
+    Peers.find_lost_steps = hear_nothing  # type: ignore[method-assign]
 
 
 async def main() -> None:

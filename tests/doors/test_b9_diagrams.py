@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.doors.support_cli import run_cli
+from tests.support.bpmn_files import LISTENED, ORDER
 from tests.support.http import app_on, serving
 from tests.support.inspect import until
-from tests.support.processes import LISTENED, ORDER
 from tests.support.stores import Store
 
 SVG = "image/svg+xml; charset=utf-8"

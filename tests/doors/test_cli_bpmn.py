@@ -7,7 +7,7 @@ import pytest
 
 from tests.doors.support_cli import Cli, run_cli, run_process
 from tests.doors.test_cli_server import serving
-from tests.support.processes import BY_SIGNAL, LISTENED, ORDER
+from tests.support.bpmn_files import BY_SIGNAL, LISTENED, ORDER
 
 BROKEN = ORDER.replace('targetRef="end"', 'targetRef="ende"')
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hark import Await, Context, Hark, Machine, step
-from hark.runtime import listing
+from hark.views import listing
 from tests.doors.support_cli import Cli
 
 

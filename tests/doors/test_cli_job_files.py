@@ -51,8 +51,8 @@ def test_graph_prints_a_tree_or_a_drawing(good: str) -> None:
 
 
 def test_the_shipped_schema_is_the_generated_one() -> None:
-    """Write it anew with: hark job schema > src/hark/dialects/job/job.schema.json"""
-    shipped = Path(__file__).parents[2] / "src/hark/dialects/job/job.schema.json"
+    """Write it anew with: hark job schema > src/hark/programs/jobs/file/job.schema.json"""
+    shipped = Path(__file__).parents[2] / "src/hark/programs/jobs/file/job.schema.json"
     assert run_cli("job", "schema").out == shipped.read_text("utf-8")
 
 

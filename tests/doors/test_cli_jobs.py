@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hark.runtime.clerk import Clerk
+from hark.engine.turns.clerk import Clerk
 from tests.doors.support_cli import HARK, Cli, CliResult, run_cli, run_process, store_options
 from tests.doors.test_cli_process import on_a_terminal
 from tests.support.stores import Store

@@ -8,7 +8,7 @@ import pytest
 
 from hark import InvalidInput
 from hark.doors.cli.run_directory import next_place
-from hark.runtime.commands.environment import run_directory
+from hark.engine.commands.environment import run_directory
 
 
 def take() -> str:

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.bpmn_files import APPROVE, BY_MESSAGE, BY_SIGNAL, END, ORDER, START, bpmn, process
 from tests.support.http import app_on, serving
 from tests.support.inspect import until
-from tests.support.processes import APPROVE, BY_MESSAGE, BY_SIGNAL, END, ORDER, START, bpmn, process
 from tests.support.stores import Store
 
 BROKEN = ORDER.replace('targetRef="end"', 'targetRef="ende"')

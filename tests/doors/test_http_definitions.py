@@ -9,8 +9,8 @@ import pytest
 
 from hark import Hark
 from tests.doors.test_http_instances import reached
+from tests.support.bpmn_files import ORDER
 from tests.support.http import app_on, serving
-from tests.support.processes import ORDER
 from tests.support.stores import Store
 
 JOB = "name: release\ntasks:\n  - {name: ok, type: approval, title: 'Release?'}\n"

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hark.runtime import listing
+from hark.views import listing
 from tests.support.http import app_on, ask, serving
 from tests.support.stores import Store
 

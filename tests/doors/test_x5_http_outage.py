@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from hark.runtime import caller_errors
+from hark.engine.turns import caller_errors
 from tests.support.http import Order, app_on, ask, serving
 from tests.support.inspect import until
 from tests.support.proxy import Proxy

@@ -23,7 +23,7 @@ from hark import (
     step,
     workflow,
 )  # fmt: skip
-from hark.runtime import health
+from hark.views import health
 from tests.doors.support_cli import HARK, store_options
 from tests.support.http import app_on, ask, serving
 from tests.support.inspect import until

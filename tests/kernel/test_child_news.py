@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import Cancel, Capacity, Commit, DefinitionRow, Register, RetryInstance, TakeNote
+from hark.kernel.requests import Cancel, Capacity, Commit, CommitNote, DefinitionRow, Register, RetryInstance
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Arm, Effect, Finish, NewInstance, NewTask, Park, TellParent
 from hark.model.errors import TaskLost
@@ -63,8 +63,8 @@ def news(claim: Claim) -> list[tuple[str, str, str | None, str]]:
     return [(row.kind, row.name, row.wait_id, json.loads(row.payload)["status"]) for row in claim.inbox]
 
 
-def note(claim: Claim, payload: str = ESCALATED) -> TakeNote:
-    return TakeNote(
+def note(claim: Claim, payload: str = ESCALATED) -> CommitNote:
+    return CommitNote(
         note=NoteParent(claim.id, claim.epoch, claim.parent_id or "", claim.parent_wait or "", payload=payload)
     )
 

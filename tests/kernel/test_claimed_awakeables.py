@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import Cancel, ClaimAwakeable, Request, RetryInstance, SettleAwakeable
+from hark.kernel.requests import AssignAwakeable, Cancel, Request, RetryInstance, SettleAwakeable
 from hark.model.decisions import Arm, Finish, NewAwakeable, Park, Settle
 from hark.model.errors import AlreadyClaimed, AlreadySettled, NotAssigned, NotFound
 from hark.model.names import awakeable_id
 from hark.model.values import Awakeable
-from hark.runtime import views
 from hark.store import reads
+from hark.views import instance_views
 from tests.promises.support_signals import Turns, outcome, rows
 from tests.support.inspect import counted
 from tests.support.stores import Store
@@ -44,8 +44,8 @@ async def ask(turns: Turns, instance: str = "m", **options: Any) -> str:
     return id
 
 
-def claim(by: str | None, id: str = ID) -> ClaimAwakeable:
-    return ClaimAwakeable(awakeable=id, by=by, via="python")
+def claim(by: str | None, id: str = ID) -> AssignAwakeable:
+    return AssignAwakeable(awakeable=id, by=by, via="python")
 
 
 def resolve(by: str | None = None, id: str = ID) -> SettleAwakeable:
@@ -62,7 +62,7 @@ async def answer(turns: Turns, *requests: Request) -> list[Any]:
 
 async def shown(turns: Turns, id: str = ID) -> Awakeable:
     [row] = await turns.store.read(reads.read_awakeables, ids=[id])
-    return views.awakeable(row, lambda *_: "")
+    return instance_views.awakeable(row, lambda *_: "")
 
 
 async def test_b6_an_awakeable_has_groups_and_a_due_date(turns: Turns) -> None:
@@ -78,7 +78,7 @@ async def test_b6_an_awakeable_has_groups_and_a_due_date(turns: Turns) -> None:
 async def test_b6_one_person_at_a_time_claims_an_awakeable(turns: Turns) -> None:
     await ask(turns)
     [row] = await answer(turns, claim("ann"))
-    assert views.awakeable(row, lambda *_: "") == await shown(turns)
+    assert instance_views.awakeable(row, lambda *_: "") == await shown(turns)
     assert (await shown(turns)).claimed_by == "ann"
     [again, refused] = await answer(turns, claim("ann"), claim("bob"))
     assert again.claimed_by == "ann"

@@ -42,7 +42,7 @@ CASES: dict[str, tuple[Sequence[Request], dict[str, Any], type]] = {
     "an outcome and a signal": ([_next("a"), _signal("b")], {}, FullTurn),
     "an outcome, and room to claim": ([_next("a")], {"capacity": ROOM}, FullTurn),
     "an outcome, something is due": ([_next("a")], {"sweep": True}, FullTurn),
-    "an outcome, a broadcast left marks": ([_next("a")], {"marks": True}, FullTurn),
+    "an outcome, a broadcast left marks": ([_next("a")], {"pending_deliveries": True}, FullTurn),
     "an outcome, the worker stops": ([_next("a")], {"run_ahead": False}, FullTurn),
     "a signal": ([_signal()], {}, CallTurn),
     "a signal, and room to claim": ([_signal()], {"capacity": ROOM}, CallTurn),

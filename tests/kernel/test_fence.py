@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.plain_turn import run_plain_turn
+from hark.kernel.fast.advance_turn import run_advance_turn
 from hark.kernel.requests import Cancel, HandBack, Reclaim, Retain, StartInstances
 from hark.model.activation import Claim
 from tests.support.turns import MINUTE, advance, capacity, done, new
@@ -76,7 +76,7 @@ async def test_x2_a_plain_turn_moves_on_the_owner_and_not_the_zombie(turns_on_bo
     [other] = (await turns.run(StartInstances(items=[new("other")]), claim=capacity("owner"))).claims
     late, present = advance(zombie), advance(other)
     tx = await turns.store.begin()
-    result = await run_plain_turn(tx, [late, present])
+    result = await run_advance_turn(tx, [late, present])
     await tx.commit()
     assert (late.fenced, late.result, present.fenced, present.result) == (True, None, False, True)
     assert result.ran_ahead == [present]

@@ -116,7 +116,7 @@ async def test_a_large_broadcast_reaches_the_fresh_waits_that_it_has_marked_and_
         assert await rows(store, "SELECT count(*) FROM deliveries") == [(6,)]
         claim = await poked(turns, "b")
         await park(turns, claim, fresh("w-new"), disarm=["w-b"])
-        while (await turns.run(marks=True)).pending.marks:
+        while (await turns.run(pending_deliveries=True)).pending.pending_deliveries:
             pass
         claims = {claim.id: claim for claim in (await turns.run(lanes=["M"], room=3)).claims}
         assert {id: received(claim) for id, claim in claims.items()} == {
@@ -241,7 +241,7 @@ async def test_b5_a_broadcast_that_skips_its_sender_reaches_all_others_and_does_
             consume=[row.seq for row in claim.inbox],
         )
         await turns.run(throw)
-        while (await turns.run(marks=True)).pending.marks:
+        while (await turns.run(pending_deliveries=True)).pending.pending_deliveries:
             pass
         assert await rows(store, "SELECT count FROM broadcasts") == [(2,)]
         claims = {claim.id: claim for claim in (await turns.run(lanes=["M"], room=3)).claims}
@@ -265,5 +265,5 @@ async def test_b1_a_mark_of_a_large_broadcast_wakes_a_process_also_in_a_turn_of_
         pending = True
         while pending:
             signals = [Deliver(target=id, name="hello") for id in ("a", "b", "c")] if signalled else []
-            pending = (await turns.run(*signals, marks=True)).pending.marks
+            pending = (await turns.run(*signals, pending_deliveries=True)).pending.pending_deliveries
         assert await rows(store, "SELECT DISTINCT status FROM instances") == [("runnable",)]

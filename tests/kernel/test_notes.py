@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hark.kernel.requests import Cancel, ClaimAwakeable, Commit, HandBack, SettleAwakeable
+from hark.kernel.requests import AssignAwakeable, Cancel, Commit, HandBack, SettleAwakeable
 from hark.model.decisions import Arm, Decision, Finish, Park, Redo, Settle
 from hark.model.errors import AlreadyClaimed, AlreadySettled, NotFound, TaskLost
 from hark.model.names import awakeable_id
@@ -180,12 +180,12 @@ async def test_b6_an_awakeable_of_a_task_is_claimed_and_the_event_is_that_of_the
     [task] = await running(turns.run, "run", "run.0")
     asked = note_awakeable(task, "awakeable#0")
     await turns.run(asked)
-    claims = [ClaimAwakeable(awakeable=asked.result.id, by=by) for by in ("ann", "bob")]
+    claims = [AssignAwakeable(awakeable=asked.result.id, by=by) for by in ("ann", "bob")]
     await turns.run(*claims)
     assert claims[0].result.claimed_by == "ann"
     assert isinstance(claims[1].result, AlreadyClaimed)
     assert await turns.read("SELECT instance_id FROM events WHERE type = 'claimed'") == [("run.0",)]
     await turns.run(Commit(claim=task, decision=Decision("done", "t", "{}", Finish("done"))))
-    late = ClaimAwakeable(awakeable=asked.result.id)
+    late = AssignAwakeable(awakeable=asked.result.id)
     await turns.run(late)
     assert isinstance(late.result, AlreadySettled)

@@ -1,4 +1,4 @@
-"""Each effect has a request, each kind of wait a class: what a dialect can ask for is what the kernel can do."""
+"""Each effect has a request, each kind of wait a class: what a program can ask for is what the kernel can do."""
 
 import inspect
 import pkgutil

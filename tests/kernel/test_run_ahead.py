@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from hark import Context, Done, Hark, Machine, Next, Rate, step
+from hark.engine.observe.metrics import ProcessCounters
 from hark.model.decisions import (
     Advance,
     Arm,
@@ -17,7 +18,6 @@ from hark.model.decisions import (
     Redo,
     SendBroadcast,
 )
-from hark.runtime.metrics import ProcessCounters
 
 
 class Limited(Machine):
@@ -84,11 +84,11 @@ def test_these_moves_run_ahead(move: Move) -> None:
 def test_every_other_move_may_make_work_and_is_not_plain(move: Move) -> None:
     assert not move.runs_ahead()
     assert decision(move).makes_work()
-    assert not decision(move).is_plain()
+    assert not decision(move).is_advance()
 
 
 @pytest.mark.parametrize(
-    ("given", "makes_work", "is_plain"),
+    ("given", "makes_work", "is_advance"),
     [
         (decision(Advance()), False, True),
         (decision(Advance(), consume=(1,)), False, False),
@@ -103,5 +103,5 @@ def test_every_other_move_may_make_work_and_is_not_plain(move: Move) -> None:
         (decision(Proceed(fire_deadlines=True)), False, False),
     ],
 )
-def test_what_a_decision_that_runs_ahead_brings_along(given: Decision, makes_work: bool, is_plain: bool) -> None:
-    assert (given.makes_work(), given.is_plain()) == (makes_work, is_plain)
+def test_what_a_decision_that_runs_ahead_brings_along(given: Decision, makes_work: bool, is_advance: bool) -> None:
+    assert (given.makes_work(), given.is_advance()) == (makes_work, is_advance)

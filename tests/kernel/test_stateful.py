@@ -27,8 +27,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )  # fmt: skip
 
+from hark.engine.turns.call_attempts import CallAttempts
 from hark.kernel.execution import AdvanceTurn, CallTurn, choose_execution
-from hark.kernel.plain_turn import run_plain_turn
+from hark.kernel.fast.advance_turn import run_advance_turn
 from hark.kernel.requests import (
     Cancel,
     Commit,
@@ -45,7 +46,6 @@ from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Effect, NewInstance, SendBroadcast, SendSignal
 from hark.model.values import PARKED, TERMINAL, Rate
-from hark.runtime.one_calls import OneCalls
 from hark.store.postgres import PostgresStore
 from hark.store.sql import Sql
 from hark.store.sqlite import SqliteStore
@@ -302,12 +302,12 @@ class Kernel(RuleBasedStateMachine):
             free.backlog = not requests  # as the clerk, if no rows wait
         execution = choose_execution(requests, free, sweep=sweep, calls=in_one_call and self.store.has_one_calls)
         if type(execution) is CallTurn:
-            found = await OneCalls(enabled=True).run(self.store, requests, free, execution)
+            found = await CallAttempts(enabled=True).run(self.store, requests, free, execution)
         if found is None:
             tx = await self.store.begin()
             try:
                 if type(execution) is AdvanceTurn:
-                    turn = await run_plain_turn(tx, execution.commits)
+                    turn = await run_advance_turn(tx, execution.commits)
                 else:
                     turn = await run_turn(tx, self.rules, self.catalog, requests, free, sweep=sweep)
             except BaseException:

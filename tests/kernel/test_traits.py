@@ -1,4 +1,4 @@
-"""A turn reads and writes for an instance according to the traits of its program, not to the name of its dialect."""
+"""A turn reads and writes for an instance according to the traits of its program, not to its name."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ _ASKS = Traits(creates_awakeables=True)
 
 
 def _capacity(traits: Traits) -> Capacity:
-    """For a dialect that no other test has: `graph`."""
+    """For a program that no other test has: `graph`."""
     return Capacity("w", {"default": 1}, {"g@1": traits})
 
 

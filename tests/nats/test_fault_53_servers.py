@@ -15,7 +15,7 @@ import pytest
 from nats.js.errors import APIError
 
 from hark import Handle, Hark, Nats
-from hark.runtime.nats import bridge, reader
+from hark.engine.nats import bridge, reader
 from tests.nats.support import Collector, collected, until_collected, until_read, until_reader
 from tests.support.inspect import until
 from tests.support.nats_client import PlainClient, plain_client
@@ -195,7 +195,7 @@ async def test_j10_a_server_without_jetstream_is_reported_and_read_once_it_has_i
 async def test_j10_what_hark_sends_while_nats_is_down_is_bounded_and_counted(
     sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hark.runtime.nats.outgoing._MOST_ITEMS", 10)
+    monkeypatch.setattr("hark.engine.nats.outgoing._MOST_ITEMS", 10)
     server = NatsServer(tmp_path)
     async with collecting(sqlite_store, server) as (app, instance):
         for n in range(25):

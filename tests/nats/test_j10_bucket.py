@@ -13,10 +13,10 @@ from nats.js import api
 from nats.js.errors import APIError
 
 from hark import Hark, Nats
-from hark.runtime.nats import bridge, cleaning
-from hark.runtime.nats.bucket import SignalBucket
-from hark.runtime.nats.connection import connected
-from hark.runtime.nats.election import Term, Unacknowledged, take_over
+from hark.engine.nats import bridge, cleaning
+from hark.engine.nats.bucket import SignalBucket
+from hark.engine.nats.connection import connected
+from hark.engine.nats.election import Term, Unacknowledged, take_over
 from tests.nats.support import Collector, until_collected, until_read, until_reader
 from tests.support.inspect import until
 from tests.support.nats_client import PlainClient, plain_client
@@ -182,7 +182,7 @@ async def test_j10_a_full_bucket_has_room_again_after_all_of_it_was_read(
 async def test_j10_a_user_who_may_not_ask_for_the_limits_of_the_account_reads_and_removes(
     sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hark.runtime.nats.bucket._INFO", 0.2)
+    monkeypatch.setattr("hark.engine.nats.bucket._INFO", 0.2)
     permissions = 'publish: { deny: ["$JS.API.INFO"] }'
     config = f"authorization {{ users: [{{ user: a, password: a, permissions: {{ {permissions} }} }}] }}\n"
     with NatsServer(tmp_path, config=config) as server:

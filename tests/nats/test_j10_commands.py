@@ -83,7 +83,7 @@ async def test_d4_doctor_reports_a_server_that_is_down_paused_or_without_jetstre
     monkeypatch.setenv("HARK_NATS", secret)
     with server:
         assert "JetStream is off" in (await doctor(sqlite_store))[1]
-        monkeypatch.setattr("hark.runtime.nats.connection._CONNECT", 0.5)
+        monkeypatch.setattr("hark.engine.nats.connection._CONNECT", 0.5)
         assert "JetStream is off" in (await doctor(sqlite_store))[1], (
             "the limit is long enough for a server that answers"
         )

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hark import Hark, Nats
-from hark.runtime.nats import connection
-from hark.runtime.nats.connection import ConnectionLost, connected
+from hark.engine.nats import connection
+from hark.engine.nats.connection import ConnectionLost, connected
 from tests.support.nats_server import NatsServer
 from tests.support.postgres import free_port
 from tests.support.stores import Store

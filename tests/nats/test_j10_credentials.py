@@ -14,8 +14,8 @@ import nkeys
 import pytest
 
 from hark import Hark, InvalidInput, Nats
+from hark.engine.nats.report import read_report
 from hark.model.nats import NatsReport, at_url
-from hark.runtime.nats.report import read_report
 from tests.nats.support import Collector, until_collected, until_reader
 from tests.support.inspect import until
 from tests.support.nats_client import plain_client

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from hark import Handle, Hark, Nats, StoreUnavailable
+from hark.engine.nats import reader
+from hark.engine.nats.bucket import SignalBucket
+from hark.engine.nats.connection import connected
+from hark.engine.nats.counters import NatsCounters
+from hark.engine.nats.election import ask_reader
+from hark.engine.turns import caller_errors, turn_runner
+from hark.engine.turns.reply import Reply, answer_all
 from hark.kernel.requests import Deliver, Request
 from hark.kernel.turn import run_turn
 from hark.model.values import Delivery
-from hark.runtime import caller_errors, turn_runner
-from hark.runtime.nats import reader
-from hark.runtime.nats.bucket import SignalBucket
-from hark.runtime.nats.connection import connected
-from hark.runtime.nats.counters import NatsCounters
-from hark.runtime.nats.election import ask_reader
-from hark.runtime.reply import Reply, answer_all
 from hark.store.protocol import Refused
 from tests.nats.support import Collector, collected, received, until_collected, until_read, until_reader
 from tests.support.inspect import query, until

@@ -6,11 +6,11 @@ import pytest
 from nats.aio.msg import Msg
 
 from hark import Hark, Nats
-from hark.runtime.nats import election, reader
-from hark.runtime.nats.bucket import SignalBucket
-from hark.runtime.nats.connection import connected
-from hark.runtime.nats.election import ReaderState, ask_reader
-from hark.runtime.nats.report import read_report
+from hark.engine.nats import election, reader
+from hark.engine.nats.bucket import SignalBucket
+from hark.engine.nats.connection import connected
+from hark.engine.nats.election import ReaderState, ask_reader
+from hark.engine.nats.report import read_report
 from tests.nats.support import Collector, received, until_collected, until_reader
 from tests.support.inspect import until
 from tests.support.nats_client import plain_client

@@ -9,8 +9,8 @@ import nats
 import pytest
 
 from hark import Dag, Hark, Nats
-from hark.runtime.nats import bridge, connection, reader
-from hark.runtime.nats.failures import Denial, read_denial
+from hark.engine.nats import bridge, connection, reader
+from hark.engine.nats.failures import Denial, read_denial
 from tests.nats.support import Collector, until_collected, until_reader
 from tests.support.inspect import until
 from tests.support.nats_client import plain_client

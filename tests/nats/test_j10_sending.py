@@ -10,9 +10,9 @@ import nats
 import pytest
 
 from hark import Dag, Hark, Nats
-from hark.runtime.nats import bridge
-from hark.runtime.nats.counters import NatsCounters
-from hark.runtime.nats.senders import SignalSender
+from hark.engine.nats import bridge
+from hark.engine.nats.counters import NatsCounters
+from hark.engine.nats.senders import SignalSender
 from tests.nats.support import Collector, until_reader
 from tests.support.inspect import until
 from tests.support.nats_client import plain_client

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hark import Await, Dag, Done, Hark, Machine, Nats, step
-from hark.runtime.nats.connection import Connection
-from hark.runtime.nats.keys import signal_key
+from hark.engine.nats.connection import Connection
+from hark.engine.nats.keys import signal_key
 from tests.nats.support import (
     Collector,
     collected,

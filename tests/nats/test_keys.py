@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hark.runtime.nats.keys import BadKey, parse_signal_key, signal_key, stream_subject
+from hark.engine.nats.keys import BadKey, parse_signal_key, signal_key, stream_subject
 
 _TEXT = st.text(min_size=1, max_size=40) | st.text(alphabet="a.=*> /é🙂\n", min_size=1, max_size=12)
 _VALID = re.compile(r"[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)+")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hark.engine.turns.call_attempts import CallAttempts
 from hark.kernel.execution import CallTurn, choose_execution
 from hark.kernel.requests import (
     Cancel,
@@ -37,7 +38,6 @@ from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.activation import Claim, Traits
-from hark.model.automatic_starts import AutomaticStart, new_schedule
 from hark.model.decisions import (
     Arm,
     CancelChild,
@@ -53,8 +53,8 @@ from hark.model.decisions import (
 from hark.model.failures import Failure
 from hark.model.lanes import code_lane
 from hark.model.notes import NotedEvent
+from hark.model.trigger import Trigger, new_schedule
 from hark.model.values import Rate
-from hark.runtime.one_calls import OneCalls
 from hark.store.sql import Sql
 from tests.support.inspect import counted
 from tests.support.runs import note_awakeable, note_events, note_state, note_wait, on_run, running
@@ -452,8 +452,8 @@ async def changes_of_schedules(t: Table, n: int) -> Any:
 
 @work
 async def broadcasts_and_messages_that_start(t: Table, n: int) -> Any:
-    starts = [AutomaticStart(kind="broadcast", name=f"b{i}", element=f"b{i}") for i in range(n)]
-    starts.append(AutomaticStart(kind="message", name="m"))
+    starts = [Trigger(kind="broadcast", name=f"b{i}", element=f"b{i}") for i in range(n)]
+    starts.append(Trigger(kind="message", name="m"))
     await t.turn(*(ChangeSchedule(name=one.name, definition=DEFINITION, start=one) for one in starts))
     messages = [Message(name="m", key=f"k{i}", may_start=True) for i in range(n)]
     return t.turn(*(Publish(name=f"b{i}") for i in range(n)), *messages)
@@ -695,7 +695,7 @@ async def test_t2_a_sweep_without_a_due_schedule_asks_once_and_no_other_turn_ask
 
 async def test_a_call_turn_is_one_statement_between_begin_and_commit(pg_store: Store) -> None:
     async with table(pg_store) as t:
-        calls = OneCalls(enabled=True)
+        calls = CallAttempts(enabled=True)
         for n in (1, 5):
             ids = await t.parked(n)
             room = Capacity("me", {"default": n}, {code_lane(DEFINITION, 1): Traits()}, backlog=False)
@@ -706,7 +706,7 @@ async def test_a_call_turn_is_one_statement_between_begin_and_commit(pg_store: S
             assert len(turn.claims) == n
 
 
-async def _run_in_one_call(t: Table, calls: OneCalls, requests: list[Request], room: Capacity) -> TurnResult:
+async def _run_in_one_call(t: Table, calls: CallAttempts, requests: list[Request], room: Capacity) -> TurnResult:
     """Run a turn, which must be BEGIN, one call and COMMIT."""
     sent: list[str] = []
     with (await t.store._writer()).query_logger(lambda query: sent.append(" ".join(query.query.split())[:26])):

@@ -349,10 +349,10 @@ async def test_b1_fault_58_a_crash_in_the_middle_of_a_thousand(store: Store) -> 
         assert await count(store, "inbox") == 0
         assert await count(store, "deliveries") == 1000
     async with Turns(store, broadcast_limit=100) as crashing:
-        await crashing.run(marks=True)
-        chunk = await crashing.open_turn(marks=True)
+        await crashing.run(pending_deliveries=True)
+        chunk = await crashing.open_turn(pending_deliveries=True)
         await chunk.tx.rollback()  # dies in the middle of a chunk
-        await crashing.run(marks=True)
+        await crashing.run(pending_deliveries=True)
         assert await count(store, "inbox") == 200
     async with harness(store, Waiter, broadcast_limit=100) as app:
         async with app.worker({"default": 100}):
@@ -378,7 +378,7 @@ async def test_b1_during_chunked_delivery_marked_instances_receive_it_and_later_
         await turns.run(Cancel(target="s-0024"))
         await turns.park_all("Waiter", ["late"], subscribing, "woken")
         left = 26
-        while (await turns.run(marks=True)).pending.marks:
+        while (await turns.run(pending_deliveries=True)).pending.pending_deliveries:
             left -= 10
             assert await count(store, "deliveries") == left
         assert await count(store, "deliveries") == 0
@@ -398,7 +398,7 @@ async def test_b1_marks_made_during_a_scan_for_marks_are_not_lost(store: Store) 
 
         async def slow(sql: Any, *args: Any, **values: Any) -> Any:
             found = await read(sql, *args, **values)
-            if sql is statements.any_marks and not asked.is_set():
+            if sql is statements.any_pending_delivery and not asked.is_set():
                 asked.set()
                 while not answer.is_set():
                     await asyncio.sleep(0.001)

@@ -7,7 +7,7 @@ import pytest
 from hark import InvalidDefinition, InvalidInput, NoTarget, NotFound
 from hark.testing import Harness
 from tests.promises.support_machines import harness
-from tests.support.processes import BY_MESSAGE, BY_SIGNAL, END, LISTENED, ORDER, START, bpmn, process, started_by
+from tests.support.bpmn_files import BY_MESSAGE, BY_SIGNAL, END, LISTENED, ORDER, START, bpmn, process, started_by
 from tests.support.stores import Store
 
 

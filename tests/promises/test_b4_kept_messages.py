@@ -7,7 +7,7 @@ import pytest
 from hark import InvalidInput, NoTarget
 from hark.testing import Harness
 from tests.promises.support_machines import harness
-from tests.support.processes import END, START, bpmn, process
+from tests.support.bpmn_files import END, START, bpmn, process
 from tests.support.stores import Store
 
 RECEIVE = '<receiveTask id="{}" messageRef="m"/>'

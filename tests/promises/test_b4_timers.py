@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from tests.promises.support_machines import harness
-from tests.support.processes import END, START, bpmn, process, started_by
+from tests.support.bpmn_files import END, START, bpmn, process, started_by
 from tests.support.stores import Store
 
 HOUR = 3600

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.promises.support_machines import harness
-from tests.support.processes import END, START, bpmn, process
+from tests.support.bpmn_files import END, START, bpmn, process
 from tests.support.stores import Store
 
 SIGNAL = '<signal id="s" name="stop"/>'

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hark import BpmnError, Hark, TaskContext, TaskLost
-from hark.runtime import definition_sources
+from hark.engine.tasks import definition_sources
 from tests.promises.support_machines import harness
 from tests.promises.test_j11_task_workers import outside, thumbnails
 from tests.support.bpmn_text import boundary, bpmn, line, service

@@ -34,7 +34,7 @@ from hark import (
     step,
     workflow,
 )
-from hark.runtime import watchdog
+from hark.engine.worker import watchdog
 from hark.testing import Harness
 from tests.promises.support_machines import LEASE, Fuse, kill_a_worker
 from tests.support.harness import harness, parked

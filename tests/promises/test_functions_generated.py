@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hark import AlreadySettled, FunctionContext, HarkError, RunFailed, workflow
+from hark.engine.worker.worker import Worker
 from hark.model.names import from_micros
-from hark.runtime.worker import Worker
 from hark.testing import Harness
 from tests.support.stores import Store
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hark import Hark, InvalidInput, load_job
+from hark.engine.commands.lease_pulse import LeasePulse
 from hark.model.values import Instance
-from hark.runtime.commands.lease_pulse import LeasePulse
 from hark.testing import Harness
 from tests.support.inspect import until
 from tests.support.stores import Store
@@ -177,7 +177,7 @@ async def test_j2_the_error_of_a_timeout_quotes_stderr(monkeypatch: pytest.Monke
             await on_stderr(line)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("hark.runtime.command_tasks.run_command", never_ends)
+    monkeypatch.setattr("hark.engine.commands.command_tasks.run_command", never_ends)
     async with Hark("sqlite://") as app, app.worker():
         late = await ended(app, job({"name": "late", "run": "unused", "timeout_sec": 0.01}))
         assert "(0.01 s of working time): connecting\nno route to host" in str(late.error)

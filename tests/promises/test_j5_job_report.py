@@ -5,8 +5,8 @@ from typing import Any, cast
 from hark import Dag, Hark, workflow
 from hark.app.door_access import DoorAccess
 from hark.model.job_report import JobReport
-from hark.runtime.job_descendants import live_workers
 from hark.store.reads import WorkerRow
+from hark.views.job_descendants import live_workers
 from tests.promises.support_machines import harness
 from tests.support.stores import Store
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from hark import Dag, Hark, SignalTimeout, TaskLost
+from hark.engine.turns.reply import Reply
 from hark.model.notes import AnyNote, NoteInbox
-from hark.runtime.reply import Reply
 from hark.testing import Harness
 from tests.promises.support_machines import LEASE, harness, neighbour
 from tests.support.inspect import query, until

@@ -9,8 +9,8 @@ import pytest
 from hark import Dag
 from hark.model.activation import Claim
 from hark.model.decisions import Decision
-from hark.programs.jobs import interpreter, program
-from hark.programs.jobs.services import JobServices
+from hark.programs.jobs import job_interpreter, job_program
+from hark.programs.jobs.job_services import JobServices
 from hark.testing import Harness
 from tests.promises.support_jobs import Script, handlers, statuses
 from tests.promises.support_machines import harness
@@ -95,14 +95,14 @@ async def test_j9_a_task_that_completed_before_a_cancel_is_undone(
         refunded: list[Any] = []
         handlers(app, any=Script(), refund=lambda task: refunded.append(task.input))
         job = await app.start(dag)
-        run = interpreter.run_job
+        run = job_interpreter.run_job
 
         async def cancelled_meanwhile(claim: Claim, services: JobServices) -> Decision:
             if any(row.name == f"{job.id}.0" for row in claim.inbox):
                 await app.cancel(job, reason="not today")
             return await run(claim, services)
 
-        monkeypatch.setattr(program, "run_job", cancelled_meanwhile)
+        monkeypatch.setattr(job_program, "run_job", cancelled_meanwhile)
         await app.drain()
         ended = await job.get()
         assert (ended.status, ended.error) == ("cancelled", "not today")
@@ -142,7 +142,7 @@ async def test_j9_tasks_outlive_an_activation_of_their_job_that_fails(
         async def listen(task: Any) -> Any:
             return await task.wait_for_signal("go")
 
-        run = interpreter.run_job
+        run = job_interpreter.run_job
 
         async def broken(claim: Claim, services: JobServices) -> Decision:
             if claim.inbox:
@@ -152,7 +152,7 @@ async def test_j9_tasks_outlive_an_activation_of_their_job_that_fails(
         job = await app.start(dag)
         await app.drain()
         with monkeypatch.context() as patch:
-            patch.setattr(program, "run_job", broken)
+            patch.setattr(job_program, "run_job", broken)
             await app.advance(1)
             await app.drain()
         assert (await job.get()).status == "failed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hark import Dag, FunctionContext, workflow
-from hark.runtime import run_events
+from hark.views import run_events
 from tests.promises.support_jobs import Script, handlers, statuses
 from tests.promises.support_machines import harness
 from tests.support.stores import Store

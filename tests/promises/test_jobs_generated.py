@@ -1,7 +1,7 @@
 """Generated jobs: random graphs with random failures and answers, compared with a small model.
 
 A task that fails fails always, or as often as it may regress; so what becomes of every task does not depend on the
-order in which tasks end. The order is tested, with every interleaving, in tests/programs/test_job_progress.py.
+order in which tasks end. The order is tested, with every interleaving, in tests/programs/jobs/test_job_progress.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hark.dialects.job import Job
-from hark.model.job import JobSpec
+from hark.programs.jobs.file import Job
+from hark.programs.jobs.job_spec import JobSpec
 from tests.promises.support_jobs import statuses
 from tests.promises.support_machines import harness
 from tests.support.job_model import JobModel

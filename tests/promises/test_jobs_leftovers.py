@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hark import AlreadySettled, Conflict, FunctionContext, Instance, NoTarget, load_job, workflow
-from hark.dialects.job import Job
-from hark.programs.jobs.addresses import parse_task_id, undo_id
+from hark.programs.jobs.file import Job
+from hark.programs.jobs.task_ids import parse_task_id, undo_id
 from hark.testing import Harness
 from tests.promises.support_jobs import statuses
 from tests.promises.support_machines import harness

@@ -26,7 +26,7 @@ from hark import (
     step,
     workflow,
 )
-from hark.runtime.waiting import Waiters
+from hark.engine.callers.waiting import Waiters
 from hark.store import reads
 from hark.store.protocol import Lost
 from hark.testing import Harness

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Broadcast, Child, Conflict, Context, Done, Machine, Next, Retry, Spawn, Stop, step
-from hark.runtime.worker import Worker
+from hark.engine.worker.worker import Worker
 from hark.testing import Harness
 from tests.support.inspect import everything, pass_through_the_clerk, until
 from tests.support.stores import Store
@@ -249,7 +249,7 @@ async def test_x2_a_step_that_outlives_its_workers_grace_commits_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step ignores its cancellation; its work was handed back, which is another epoch."""
-    monkeypatch.setattr("hark.runtime.worker._AFTER_CANCEL", 0.1)
+    monkeypatch.setattr("hark.engine.worker.worker._AFTER_CANCEL", 0.1)
     entered, left, late = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     class Stubborn(Machine):

@@ -54,7 +54,7 @@ async def test_x3_invented_secrets_do_not_make_a_server_read_all_the_time(
             await read(store)  # type: ignore[arg-type]
 
         monkeypatch.setattr(app._links, "read", counted)
-        monkeypatch.setattr(answer_links, "_CALM", 3600.0)
+        monkeypatch.setattr(answer_links, "_BETWEEN_LOOKUPS", 3600.0)
         for key in range(20):
             assert not await opens(app, id, f"key{key}.a.0.mac")
         assert count == 1

@@ -23,11 +23,12 @@ from hark import (
     Stop,
     step,
 )
+from hark.engine.peers import peers
 from hark.kernel.requests import Retain, RetainEvents, RetryInstance
 from hark.model.decisions import Arm, Finish, NewInstance, Park
 from hark.model.names import from_micros
-from hark.runtime import other_processes, views
 from hark.testing import HandClock, Harness
+from hark.views import instance_views
 from tests.promises.support_machines import harness
 from tests.promises.support_signals import Turns
 from tests.support.inspect import counted, everything, query, until
@@ -178,7 +179,7 @@ async def test_x7_instances_that_must_stay_are_scanned_outside_the_turns(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many must stay, the retention turn only gets the ids that can be removed."""
-    monkeypatch.setattr(views, "_PAGE", 2)
+    monkeypatch.setattr(instance_views, "_PAGE", 2)
     async with open_app(store) as app:
         for n in range(5):
             await app.start(Family, {"depth": 1}, id=f"parent-{n}")
@@ -351,7 +352,7 @@ async def test_x7_an_idle_bucket_is_removed_and_recreated_full(store: Store) -> 
 
 async def test_x7_a_running_worker_applies_retention(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch after batch until nothing old is left, not one batch per minute."""
-    monkeypatch.setattr(other_processes, "_RETENTION", 0.0)
+    monkeypatch.setattr(peers, "_RETENTION", 0.0)
     async with open_app(store, retention=7 * DAY) as app:
         handles = await app.start_many([(Brief, None)] * 2500)
         await app.start(Subscriber, id="alive")
@@ -360,7 +361,7 @@ async def test_x7_a_running_worker_applies_retention(store: Store, monkeypatch: 
                 await handle.result(timeout=30)
         await app.advance(timedelta(days=7, seconds=1))
         monkeypatch.setattr(
-            other_processes, "_RETENTION", 3600.0
+            peers, "_RETENTION", 3600.0
         )  # the first run is immediate, the second is not reached in this test
         async with app.worker():
             await until(lambda: _only(app, "alive"), "retention to remove all that is old")
@@ -369,7 +370,7 @@ async def test_x7_a_running_worker_applies_retention(store: Store, monkeypatch: 
 async def test_x7_nothing_is_removed_before_the_retention_period_ends(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(other_processes, "_RETENTION", 0.0)
+    monkeypatch.setattr(peers, "_RETENTION", 0.0)
     async with open_app(store, retention=7 * DAY) as app:
         await app.start(Brief, id="young")
         await app.drain()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hark.kernel.requests import Cancel, ClaimAwakeable, Deliver, Message, SettleAwakeable
+from hark.kernel.requests import AssignAwakeable, Cancel, Deliver, Message, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadyClaimed, AlreadySettled, NoTarget
@@ -179,7 +179,7 @@ async def test_b4_a_message_concurrent_with_the_park_on_it_is_delivered_or_refus
 async def test_b6_of_two_concurrent_claims_one_is_refused(stage: Stage) -> None:
     async def prepare() -> Duel:
         await _asking(stage)
-        claims = [ClaimAwakeable(awakeable="question", by=by, read_owner=True) for by in ("ann", "bob")]
+        claims = [AssignAwakeable(awakeable="question", by=by, read_owner=True) for by in ("ann", "bob")]
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             [refused] = [claim for claim in claims if isinstance(claim.result, AlreadyClaimed)]
@@ -197,7 +197,7 @@ async def test_b6_a_claim_concurrent_with_the_end_of_an_awakeable_comes_first_or
 ) -> None:
     async def prepare() -> Duel:
         await _asking(stage, timeout=MINUTE)
-        claim = ClaimAwakeable(awakeable="question", by="ann", read_owner=True)
+        claim = AssignAwakeable(awakeable="question", by="ann", read_owner=True)
         ending = part(_resolve(stage)) if end == "answer" else part(Cancel(target="x"))
         if end == "timeout":
             stage.clock.advance(MINUTE - 10_000)
@@ -218,7 +218,7 @@ async def test_b6_a_claim_concurrent_with_the_answer_to_a_task_comes_first_or_is
         asked = note_awakeable(task, "awakeable#0")
         await stage.one.run(asked)
         id = asked.result.id
-        claim = ClaimAwakeable(awakeable=id, by="ann", task_id="run.0")
+        claim = AssignAwakeable(awakeable=id, by="ann", task_id="run.0")
         answer = SettleAwakeable(settle=Settle(id, "RESOLVED", payload="1"), task_id="run.0")
 
         async def check(claiming: TurnResult, answering: TurnResult) -> None:

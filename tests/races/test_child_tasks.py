@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hark.kernel.requests import Cancel, Request, RetryInstance, StartInstances, TakeNote
+from hark.kernel.requests import Cancel, CommitNote, Request, RetryInstance, StartInstances
 from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Effect, NewInstance, NewTask, RetryChild, TellParent
@@ -202,7 +202,7 @@ async def test_b4_what_a_child_tells_its_parent_while_that_parks_wakes_it(stage:
         first, second = await parked(stage, "p.0", "p.1")
         parent = await woken(stage, done(first))
         payload = '{"status":"escalated"}'
-        telling: Request = TakeNote(note=NoteParent(second.id, second.epoch, "p", ENDS, payload=payload))
+        telling: Request = CommitNote(note=NoteParent(second.id, second.epoch, "p", ENDS, payload=payload))
         if how == "effect":
             telling = park(second, effects=[TellParent(payload)], disarm=())
             telling.decision.move.arm = (Arm("timer", "w-later", timeout=10**9),)
@@ -219,7 +219,7 @@ async def test_b4_what_a_child_tells_its_parent_while_that_parks_wakes_it(stage:
 async def test_b4_a_child_that_tells_its_parent_while_that_is_cancelled_does_not_deadlock(stage: Stage) -> None:
     async def prepare() -> Duel:
         [child] = await parked(stage, "p.0")
-        telling = TakeNote(note=NoteParent(child.id, child.epoch, "p", ENDS, payload='{"status":"escalated"}'))
+        telling = CommitNote(note=NoteParent(child.id, child.epoch, "p", ENDS, payload='{"status":"escalated"}'))
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             content = await stage.content()

@@ -5,8 +5,8 @@ import pytest
 
 from hark.kernel.requests import Cancel, Deliver, StartInstances
 from hark.model.notes import NotedEvent
-from hark.runtime import run_events, views
 from hark.store import reads
+from hark.views import instance_views, run_events
 from tests.support.inspect import until
 from tests.support.postgres import Postgres
 from tests.support.runs import note_events, running
@@ -26,7 +26,7 @@ class Reader:
         self.cursor: Cursor = (0, 0)
 
     async def read(self, size: int = 1000) -> None:
-        for event in await views.events_after(self.stage.two.store, self.cursor, size):
+        for event in await instance_views.events_after(self.stage.two.store, self.cursor, size):
             self.seen.append(f"{event.instance_id} {event.type}")
             self.cursor = event.cursor
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Context, Done, Hark, Machine, Next, step
-from hark.runtime import other_processes
+from hark.engine.peers import peers
 from hark.store import statements
 from hark.store.postgres import PostgresStore, PostgresTx
 from tests.promises.support_signals import Gate, statuses
@@ -253,4 +253,4 @@ async def test_many_hints_cause_at_most_one_check_per_calm_period(pg_store: Stor
             await asyncio.sleep(0)
         await until(lambda: checks and not app._clerk.others.checking, "the checks to end")
         took = asyncio.get_running_loop().time() - since
-        assert checks <= took / other_processes._CALM + 4  # 500 hints are not 500 checks
+        assert checks <= took / peers._BETWEEN_CHECKS + 4  # 500 hints are not 500 checks

@@ -24,7 +24,7 @@ def _news(**options: object) -> object:
 
 async def _deliver_the_rest(stage: Stage) -> None:
     for _ in range(10):
-        if not (await stage.two.run(marks=True)).pending.marks:
+        if not (await stage.two.run(pending_deliveries=True)).pending.pending_deliveries:
             break
     assert await stage.eye.fetchval("SELECT count(*) FROM deliveries") == 0
 
@@ -45,7 +45,7 @@ async def test_fault_58_two_processes_that_deliver_chunks_reach_every_subscriber
             content = await stage.audited_content()
             assert [content.kinds(id) for id in "abcde"] == [["broadcast"]] * 5
 
-        return Duel(part(marks=True), part(marks=True), check)
+        return Duel(part(pending_deliveries=True), part(pending_deliveries=True), check)
 
     await stage.explore(prepare, deep=True)
 
@@ -57,9 +57,11 @@ async def test_fault_58_a_chunk_that_is_not_committed_is_delivered_by_another_pr
     for id in "abcde":
         await stage.parked(id, _news(fresh=fresh))
     await stage.one.run(Publish(name="news"))
-    dying = stage.one.act(part(marks=True))
+    dying = stage.one.act(part(pending_deliveries=True))
     await dying.before("commit")
-    assert await stage.two.act(part(marks=True)).run() == "done", "it skips the marks that the other has locked"
+    assert await stage.two.act(part(pending_deliveries=True)).run() == "done", (
+        "it skips the marks that the other has locked"
+    )
     await dying.drop()
     await _deliver_the_rest(stage)
     content = await stage.audited_content()
@@ -99,7 +101,7 @@ async def test_b1_a_marked_instance_receives_it_also_if_it_woke_and_advanced_mea
             assert content.kinds("a") == ["broadcast"]
             assert content.kinds("b") == ["broadcast"]
 
-        return Duel(part(advance(claim)), part(marks=True), check)
+        return Duel(part(advance(claim)), part(pending_deliveries=True), check)
 
     await stage.explore(prepare, deep=True)
 
@@ -115,7 +117,7 @@ async def test_b1_a_marked_instance_that_ended_is_skipped(stage: Stage) -> None:
             content = await stage.audited_content()
             assert [content.kinds(id) for id in "bc"] == [["broadcast"]] * 2
 
-        return Duel(part(Cancel(target="a")), part(marks=True), check)
+        return Duel(part(Cancel(target="a")), part(pending_deliveries=True), check)
 
     await stage.explore(prepare, deep=True)
 
@@ -134,7 +136,7 @@ async def test_fault_60_a_marked_instance_that_parks_again_is_woken_by_the_chunk
             assert content.instances["a"].status == "runnable"
             assert content.kinds("a") == ["poke", "broadcast"]
 
-        return Duel(part(park(claim, _news())), part(marks=True), check, seen=[s.seq for s in claim.inbox])
+        return Duel(part(park(claim, _news())), part(pending_deliveries=True), check, seen=[s.seq for s in claim.inbox])
 
     await stage.explore(prepare, deep=True)
 

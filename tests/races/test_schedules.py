@@ -9,8 +9,8 @@ import pytest
 from hark.kernel.requests import Cancel, ChangeSchedule, Message, StartInstances
 from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
-from hark.model.automatic_starts import AutomaticStart, new_schedule
 from hark.model.errors import Duplicate
+from hark.model.trigger import Trigger, new_schedule
 from tests.support.stage import Duel, Stage, part
 from tests.support.turns import DEFINITION, capacity, done, new
 
@@ -171,7 +171,7 @@ async def test_t2_a_start_with_the_key_of_a_schedule_is_before_its_tick_or_refus
 
 async def test_of_two_messages_with_one_key_one_starts_an_instance(stage: Stage) -> None:
     async def prepare() -> Duel:
-        start = AutomaticStart(kind="message", name="order")
+        start = Trigger(kind="message", name="order")
         await stage.one.run(ChangeSchedule(verb="put", name="order", definition=DEFINITION, start=start))
         messages = [Message(name="order", key="k", may_start=True) for _ in range(2)]
 

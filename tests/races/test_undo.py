@@ -54,7 +54,7 @@ async def test_x8_a_cancel_against_the_result_that_is_the_first_to_undo(stage: S
 
     async def prepare() -> Duel:
         late = _result(await stage.executing("a"), first=True)
-        assert not late.decision.is_plain()
+        assert not late.decision.is_advance()
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             fates.add(late.fenced)
@@ -72,12 +72,12 @@ async def test_x8_a_cancel_against_the_result_that_is_the_first_to_undo(stage: S
 
 
 async def test_x8_a_cancel_against_a_further_result(stage: Stage) -> None:
-    """A plain turn: the undo runs in any case, and knows the result if it was recorded first."""
+    """An advance turn: the undo runs in any case, and knows the result if it was recorded first."""
     fates = set()
 
     async def prepare() -> Duel:
         late = _result(await _undoable(stage), first=False)
-        assert late.decision.is_plain()
+        assert late.decision.is_advance()
 
         async def check(one: TurnResult, two: TurnResult) -> None:
             fates.add(late.fenced)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 PATH = os.pathsep.join(map(str, filter(None, (WRAPPED_PACKAGE, ROOT, os.environ.get("PYTHONPATH")))))
 SELECTION = [
-    "tests/conformance/test_targets.py",
+    "tests/api/test_targets.py",
     "tests/promises/test_m1_steps.py",
     "tests/promises/test_m5_exit.py",
     "tests/promises/test_s3_never_lost.py",
@@ -46,12 +46,12 @@ def test_the_suite_passes_on_a_store_that_only_has_the_protocol() -> None:
 
 @pytest.mark.timeout(400)
 def test_the_suite_fails_on_a_store_with_a_bug() -> None:
-    code, output = suite("tests.store.wrapped:LOSSY", "tests/conformance/test_listing.py")
+    code, output = suite("tests.store.wrapped:LOSSY", "tests/api/test_listing.py")
     assert code == 1, output
     assert re.search(r"\d+ failed", output)
 
 
 def test_what_is_not_a_database_is_refused() -> None:
-    code, output = suite("tests.store.wrapped:WrappedStore", "tests/conformance/test_targets.py")
+    code, output = suite("tests.store.wrapped:WrappedStore", "tests/api/test_targets.py")
     assert code != 0
     assert "expected a tests.support.stores.Database" in output

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from hark.kernel.definitions import Catalog
-from hark.kernel.one_call_turn import one_call, run_one_call_turn
+from hark.kernel.fast.call_turn import one_call, run_call_turn
 from hark.kernel.requests import Capacity, Request, SettleAwakeable
 from hark.kernel.result import Pending, TurnResult
 from hark.kernel.rules import Rules
@@ -89,13 +89,13 @@ class BothWays:
     async def _turn(
         self, requests: Sequence[Request], capacity: Capacity | None, *, one_calls: bool
     ) -> tuple[PostgresTx, TurnResult | None]:
-        """As runtime/one_calls.py: a call that was made in vain is rolled back."""
+        """As engine/turns/call_attempts.py: a call that was made in vain is rolled back."""
         values = one_call(requests, capacity) if one_calls else None
         if values is None:
             return await self.store.begin(), None
         last, now = self.store._last_tx, self.clock.now
         tx = await self.store.begin(one_call=True)
-        done = await run_one_call_turn(tx, requests, capacity, values)
+        done = await run_call_turn(tx, requests, capacity, values)
         if done is not None:
             return tx, done
         await tx.rollback()

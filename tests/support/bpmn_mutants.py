@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from bench import process_files
+from bench import bpmn_files
 
 OTHERS = Path(os.environ.get("HARK_BPMN_CASES") or "../shared/conformance/bpmn")  # as tests/bpmn/conformance has it
 BPMN = "{http://www.omg.org/spec/BPMN/20100524/MODEL}"
@@ -42,9 +42,9 @@ MARKUP = [
 
 def sources() -> Iterator[str]:
     """Files to begin with: our own and, where they are, those of other engines."""
-    yield process_files.services()
-    yield process_files.large(36)
-    yield process_files.many("user", collection=True)
+    yield bpmn_files.services()
+    yield bpmn_files.large(36)
+    yield bpmn_files.many("user", collection=True)
     folders = [Path("tests"), Path("examples"), OTHERS]
     for path in sorted(path for folder in folders for path in folder.rglob("*.bpmn*")):
         yield path.read_text("utf-8")

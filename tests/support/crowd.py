@@ -258,9 +258,9 @@ TURN: dict[str, Question] = {
         sql.forget_received_messages, {"messages_received", "messages_pkey"}, None,
         lambda size: {"before": NOW - 1, "size": 100},
     ),
-    "process_states": Question(sql.process_states, {"instances_pkey"}, None, lambda size: {"ids": ids("mailed")}),
-    "set_process_states": Question(
-        sql.set_process_states, {"instances_pkey"}, lambda size: [(id, "{}") for id in ids("mailed")]
+    "bpmn_states": Question(sql.bpmn_states, {"instances_pkey"}, None, lambda size: {"ids": ids("mailed")}),
+    "set_bpmn_states": Question(
+        sql.set_bpmn_states, {"instances_pkey"}, lambda size: [(id, "{}") for id in ids("mailed")]
     ),
     "drop_waits": Question(sql.drop_waits, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}),
     # Runs, and notes of their tasks.

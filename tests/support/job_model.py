@@ -6,7 +6,7 @@ slow, and short enough to be checked by reading.
 
 from __future__ import annotations
 
-from hark.model.job import JobSpec, TaskSpec
+from hark.programs.jobs.job_spec import JobSpec, TaskSpec
 
 _BAD = ("failed", "cancelled", "unreached")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from hark.model.job import JobSpec, RegressSpec, TaskSpec
+from hark.programs.jobs.job_spec import JobSpec, RegressSpec, TaskSpec
 
 _WHENS = ("all_success", "all_success", "all_success", "all_done", "one_failed")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hark.kernel.requests import Capacity, StartInstances, TakeNote
+from hark.kernel.requests import Capacity, CommitNote, StartInstances
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Arm, NewInstance
 from hark.model.lanes import GRAPHS, JOB
@@ -46,25 +46,25 @@ def on_run(name: str, id: str, job_id: str = "run", **options: Any) -> Arm:
     return Arm("signal", id, place=id, name=name, run=job_id, **options)
 
 
-def note_wait(task: Claim, arm: Arm) -> TakeNote:
-    return TakeNote(note=NoteWait(task.id, task.epoch, arm))
+def note_wait(task: Claim, arm: Arm) -> CommitNote:
+    return CommitNote(note=NoteWait(task.id, task.epoch, arm))
 
 
-def note_inbox(task: Claim, after: int = 0) -> TakeNote:
-    return TakeNote(note=NoteInbox(task.id, task.epoch, after))
+def note_inbox(task: Claim, after: int = 0) -> CommitNote:
+    return CommitNote(note=NoteInbox(task.id, task.epoch, after))
 
 
-def note_state(task: Claim, state: str, **options: Any) -> TakeNote:
-    return TakeNote(note=NoteState(task.id, task.epoch, state, **options))
+def note_state(task: Claim, state: str, **options: Any) -> CommitNote:
+    return CommitNote(note=NoteState(task.id, task.epoch, state, **options))
 
 
-def note_events(task: Claim, *events: Any, **options: Any) -> TakeNote:
-    return TakeNote(note=NoteEvents(task.id, task.epoch, events, **options))
+def note_events(task: Claim, *events: Any, **options: Any) -> CommitNote:
+    return CommitNote(note=NoteEvents(task.id, task.epoch, events, **options))
 
 
-def note_timeout(task: Claim, wait_id: str) -> TakeNote:
-    return TakeNote(note=NoteTimeout(task.id, task.epoch, wait_id))
+def note_timeout(task: Claim, wait_id: str) -> CommitNote:
+    return CommitNote(note=NoteTimeout(task.id, task.epoch, wait_id))
 
 
-def note_awakeable(claim: Claim, place: str, job_id: str = "run", **options: Any) -> TakeNote:
-    return TakeNote(note=NoteAwakeable(claim.id, claim.epoch, job_id, place, **options))
+def note_awakeable(claim: Claim, place: str, job_id: str = "run", **options: Any) -> CommitNote:
+    return CommitNote(note=NoteAwakeable(claim.id, claim.epoch, job_id, place, **options))

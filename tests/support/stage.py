@@ -21,8 +21,8 @@ import pytest
 from msgspec import structs
 
 from hark.kernel.definitions import Catalog
-from hark.kernel.one_call_turn import one_call, run_one_call_turn
-from hark.kernel.plain_turn import are_plain, run_plain_turn
+from hark.kernel.fast.advance_turn import are_advances, run_advance_turn
+from hark.kernel.fast.call_turn import one_call, run_call_turn
 from hark.kernel.requests import Capacity, Request, StartInstances
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
@@ -54,12 +54,12 @@ _HANG = 60  # seconds; reached only if a test hangs
 # The others write under locks that are held by then, so stopping between two of them shows nothing new.
 _MATTER = {
     "reserve", "addresses", "descendants", "abandoned", "message_waits", "awakeable_owners", "subscribers",
-    "take_marks", "mark", "lock", "advance_all", "taken", "insert_instances", "due", "hold_buckets", "due_buckets",
-    "promote", "claimable", "claimable_tasks", "insert_buckets", "try_buckets", "retire", "expired", "idle_buckets",
-    "record_definitions", "newest_definitions", "deploy_definitions", "set_undeployed", "commit", "lock_free",
-    "run_waits", "due_starts", "starts_by_id", "lock_starts", "lock_due_starts", "save_starts", "release_starts",
-    "kept_messages", "seen_messages", "starts_by_event", "insert_messages", "forget_expired_messages",
-    "one_call_turn",
+    "take_pending_deliveries", "add_pending_deliveries", "lock", "advance_all", "taken", "insert_instances", "due",
+    "hold_buckets", "due_buckets", "promote", "claimable", "claimable_tasks", "insert_buckets", "try_buckets",
+    "retire", "expired", "idle_buckets", "record_definitions", "newest_definitions", "deploy_definitions",
+    "set_undeployed", "commit", "lock_free", "run_waits", "due_starts", "starts_by_id", "lock_starts",
+    "lock_due_starts", "save_starts", "release_starts", "kept_messages", "seen_messages", "starts_by_event",
+    "insert_messages", "forget_expired_messages", "one_call_turn",
 }  # fmt: skip
 _TABLES = ("instances", "inbox", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
            "tombstones", "misses", "triggers", "messages")  # fmt: skip
@@ -105,8 +105,8 @@ class Side:
     ) -> Coroutine[Any, Any, TurnResult]:
         if plain:
             assert claim is None
-            assert are_plain(requests)
-            return run_plain_turn(tx, requests)
+            assert are_advances(requests)
+            return run_advance_turn(tx, requests)
         return run_turn(tx, self.rules, self.catalog, requests, claim, **how)
 
     def act(self, part: Part, every: bool = False) -> Act:
@@ -135,7 +135,7 @@ class _SteppedTx:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tx, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:  # a one-call turn sets what it has found out
+    def __setattr__(self, name: str, value: Any) -> None:  # a call turn sets what it has found out
         setattr(self._tx, name, value)
 
     async def fetch(self, sql: Sql, rows: Any = None, **values: Any) -> Any:
@@ -227,7 +227,7 @@ class Act:
         return await self._end(tx, turn)
 
     async def _play_in_one_call(self) -> TurnResult | None:
-        """As runtime/one_calls.py: None if the turn has to run in the ordinary way."""
+        """As engine/turns/call_attempts.py: None if the turn has to run in the ordinary way."""
         part, claim = self.part, self.part.claim
         if part.requests and claim is not None:
             claim = structs.replace(claim, backlog=False)  # else it is never one call
@@ -235,7 +235,7 @@ class Act:
         if values is None:
             return None
         tx = await self.side.store.begin(one_call=True)
-        turn = await self._end(tx, run_one_call_turn(self._stepped(tx), part.requests, claim, values))
+        turn = await self._end(tx, run_call_turn(self._stepped(tx), part.requests, claim, values))
         self.side.stage.in_one_call += turn is not None
         return turn
 

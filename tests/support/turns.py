@@ -1,7 +1,7 @@
 """Turns by hand: requests as the worker would send them, and an audit of everything a turn must leave true.
 
 Below the clerk and the interpreters: the requests built here go directly into `run_turn`. Outcomes consume and
-hand signals exactly as programs/steps.py does, so a claim can be answered without user code.
+hand signals exactly as programs/machines/steps.py does, so a claim can be answered without user code.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ hark          Hark: options, opening and closing, worker, server
 starting · signalling · answering · reading · operating      the verbs of Hark, by topic
 core          what the verbs share: asking the clerk, reading the store
 handle        Handle: the verbs about one instance
-starts        the arguments of a start, checked and turned into data
+new_instances the arguments of a start, checked and turned into data
 answer_links  the signed links behind which an awakeable is answered
 arguments     checks of all other arguments
 door_access   DoorAccess: what only the doors (HTTP, command line, links) ask of an app
@@ -12,6 +12,6 @@ door_access   DoorAccess: what only the doors (HTTP, command line, links) ask of
 
 from hark.app.handle import Handle
 from hark.app.hark import Hark
-from hark.app.starts import Start
+from hark.app.new_instances import Start
 
 __all__ = ["Handle", "Hark", "Start"]

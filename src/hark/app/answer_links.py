@@ -16,19 +16,19 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from hark.engine.turns.caller_errors import not_open
 from hark.model.addresses import is_loopback
 from hark.model.errors import InvalidInput
 from hark.model.links import LIFE, Keys, LinkWithoutAddress, key_of, secrets_of
 from hark.model.log import get_logger
 from hark.model.names import check_name
-from hark.runtime.caller_errors import not_open
 from hark.store import reads
 from hark.store.protocol import Store, StoreFault
 
 _log = get_logger()
 _REFRESH = 60.0  # seconds between two reads
 _REFRESH_UNKNOWN = 5.0  # seconds, while no address is known
-_CALM = 1.0  # seconds between two reads for unknown secrets: anyone can invent those
+_BETWEEN_LOOKUPS = 1.0  # seconds between two reads for unknown secrets: anyone can invent those
 
 
 class AnswerLinks:
@@ -80,7 +80,7 @@ class AnswerLinks:
     async def look_up(self, token: str, store: Store) -> None:
         """Read the secrets if this token names one that is not known yet."""
         if self.uses_stored_secret and not self.keys.has(key_of(token)) and time.monotonic() >= self._next_lookup:
-            self._next_lookup = time.monotonic() + _CALM
+            self._next_lookup = time.monotonic() + _BETWEEN_LOOKUPS
             await self.read(store)
 
     # -- links --------------------------------------------------------------------------------------

@@ -14,7 +14,9 @@ from hark.app.arguments import (
 )
 from hark.app.core import Core
 from hark.app.handle import Target
-from hark.kernel.requests import ClaimAwakeable, SettleAwakeable
+from hark.engine.callers.waiting import AwakeableOpen
+from hark.engine.turns.reply import Reply
+from hark.kernel.requests import AssignAwakeable, SettleAwakeable
 from hark.model import json
 from hark.model.decisions import Settle
 from hark.model.errors import NotFound
@@ -22,12 +24,10 @@ from hark.model.names import check_awakeable_id, check_name
 from hark.model.outcomes import Duration
 from hark.model.page import Page
 from hark.model.values import Awakeable, AwakeableStatus
-from hark.runtime import views
-from hark.runtime.reply import Reply
-from hark.runtime.waiting import AwakeableOpen
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.statements import AwakeableRow
+from hark.views import instance_views
 
 
 class AnswerVerbs(Core):
@@ -108,7 +108,7 @@ class AnswerVerbs(Core):
             task = await app.claim(question.id, by="ann")
         """
         id, name = check_awakeable_id(awakeable_id), check_name(by, "by")
-        return self._ask(ClaimAwakeable(awakeable=id, by=name, via=check_name(via, "via")), self._show)
+        return self._ask(AssignAwakeable(awakeable=id, by=name, via=check_name(via, "via")), self._show)
 
     def unclaim(self, awakeable_id: str, *, via: str = "python") -> Reply[Awakeable]:
         """Give a claimed awakeable back, so that another person can claim it. Without a claim this changes nothing.
@@ -124,11 +124,11 @@ class AnswerVerbs(Core):
             NotFound: There is no such awakeable.
             AlreadySettled: It is settled; `.status`, `.by` and `.at` say how.
         """
-        request = ClaimAwakeable(awakeable=check_awakeable_id(awakeable_id), via=check_name(via, "via"))
+        request = AssignAwakeable(awakeable=check_awakeable_id(awakeable_id), via=check_name(via, "via"))
         return self._ask(request, self._show)
 
     def _show(self, row: AwakeableRow) -> Awakeable:
-        return views.awakeable(row, self._links.url)
+        return instance_views.awakeable(row, self._links.url)
 
     def awakeable(self, id: str) -> Reply[Awakeable]:
         """Read one awakeable.
@@ -196,7 +196,9 @@ class AnswerVerbs(Core):
         size, wanted = check_limit(limit), optional_target(job)
         optional_name(after, "after")
         check_word(status, "status", AwakeableStatus)
-        return self._read(lambda store: views.awakeable_page(store, self._links.url, wanted, status, size, after))
+        return self._read(
+            lambda store: instance_views.awakeable_page(store, self._links.url, wanted, status, size, after)
+        )
 
 
 def _settlement(settle: Settle) -> SettleAwakeable:

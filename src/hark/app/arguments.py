@@ -14,7 +14,7 @@ from hark.model.errors import InvalidInput
 from hark.model.names import check_name, micros, moment
 from hark.model.outcomes import Duration
 from hark.model.values import Kind, Rate, Status
-from hark.runtime.listing import Filters
+from hark.views.listing import Filters
 
 MAX_PAGE = 10_000
 MAX_TAGS = 20

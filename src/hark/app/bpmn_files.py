@@ -1,14 +1,14 @@
-"""BPMN files for the doors: check, draw. What a file means is decided in dialects/bpmn/."""
+"""BPMN files for the doors: check, draw. What a file means is decided in programs/bpmn/file/."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 
-from hark.app.processes import read_process_file
-from hark.dialects.bpmn.drawing import draw
-from hark.dialects.bpmn.xml_tree import parse_xml
+from hark.app.bpmn_deployment import read_bpmn_file
 from hark.model.problem import Problem
+from hark.programs.bpmn.drawing.bpmn_drawing import draw
+from hark.programs.bpmn.file.xml_tree import parse_xml
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def check_bpmn(data: bytes, *, ignore_extensions: bool = False) -> CheckedFile:
         InvalidDefinition: A deploy refuses it; `.problems` says why.
     """
     now = time.time_ns() // 1000
-    file, requests = read_process_file(data, now, ignore_extensions=ignore_extensions)
+    file, requests = read_bpmn_file(data, now, ignore_extensions=ignore_extensions)
     return CheckedFile([request.name for request in requests], list(file.ignored))
 
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hark.app.answer_links import AnswerLinks
 from hark.app.handle import Handle
-from hark.app.jobs import JobBook
-from hark.app.nats import NatsOption
-from hark.app.starts import StartBuilder
+from hark.app.nats_option import NatsOption
+from hark.app.new_instances import StartBuilder
+from hark.app.registered_jobs import RegisteredJobs
+from hark.engine.tasks.definition_sources import DefinitionSources
+from hark.engine.turns.clerk import Clerk
+from hark.engine.turns.reply import Reply
+from hark.engine.worker.registry import Registry
+from hark.engine.worker.worker_services import WorkerServices
 from hark.kernel.requests import Request
-from hark.runtime.clerk import Clerk
-from hark.runtime.definition_sources import DefinitionSources
-from hark.runtime.registry import Registry
-from hark.runtime.reply import Reply
-from hark.runtime.services import WorkerServices
 from hark.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Core:
     _clerk: Clerk
     _registry: Registry
     _starts: StartBuilder
-    _jobs: JobBook
+    _jobs: RegisteredJobs
     _sources: DefinitionSources
     _links: AnswerLinks
     _nats: NatsOption

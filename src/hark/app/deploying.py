@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hark.app.core import Core
+from hark.engine.turns.reply import Reply
+from hark.engine.worker.registry import LaneProgram
 from hark.kernel.requests import Deploy, DeployGroup
 from hark.model.errors import InvalidInput
 from hark.model.names import check_name
-from hark.runtime.registry import LaneProgram
-from hark.runtime.reply import Reply
 
 if TYPE_CHECKING:
-    from hark.dialects.job import Job
+    from hark.programs.jobs.file import Job
 
 Deployed = list[tuple[str, int]]
 _BEFORE_XML = "\ufeff \t\r\n"
@@ -23,11 +23,11 @@ _ENDINGS = (".bpmn", ".xml")  # .bpmn20.xml too
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-8 and UTF-16
 
 
-def load_process_program() -> LaneProgram:
+def load_bpmn_program() -> LaneProgram:
     """What runs the lane of processes."""
-    from hark.programs.processes.program import ProcessProgram
+    from hark.programs.bpmn.interpreter.bpmn_program import BpmnProgram
 
-    return ProcessProgram()
+    return BpmnProgram()
 
 
 class DeployVerbs(Core):
@@ -99,9 +99,9 @@ class DeployVerbs(Core):
         return self._ask(request, lambda version: [deployed(version)])
 
     def _deploy_bpmn(self, data: bytes | str, ignore_extensions: bool) -> Reply[Deployed]:
-        from hark.app.processes import read_process_file  # what reads BPMN is loaded when it is used
+        from hark.app.bpmn_deployment import read_bpmn_file  # what reads BPMN is loaded when it is used
 
-        _, requests = read_process_file(data, self._clerk.now(), ignore_extensions=ignore_extensions)
+        _, requests = read_bpmn_file(data, self._clerk.now(), ignore_extensions=ignore_extensions)
         names = [request.name for request in requests]
         return self._ask(DeployGroup(deploys=requests), lambda versions: list(zip(names, versions, strict=True)))
 
@@ -113,7 +113,7 @@ def _load_job(source: Any) -> Job:
 
 
 def _parse_job(data: bytes, label: str) -> Job:
-    from hark.dialects.job.loading import parse_job_file
+    from hark.programs.jobs.file.loading import parse_job_file
 
     return parse_job_file(data, label)
 

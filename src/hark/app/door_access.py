@@ -15,8 +15,12 @@ from hark.app import drawings
 from hark.app.arguments import check_cursor, check_limit, optional_name, target_of
 from hark.app.hark import Hark
 from hark.app.job_files import Job
-from hark.app.jobs import gates_of, unknown_gates
-from hark.kernel.requests import RecordOrigin, TakeNote
+from hark.app.registered_jobs import gates_of, unknown_gates
+from hark.engine.observe import metrics
+from hark.engine.observe.metric_families import Family, families
+from hark.engine.tasks.outside_tasks import OutsideTasks
+from hark.engine.turns.reply import Reply
+from hark.kernel.requests import CommitNote, RecordOrigin
 from hark.model.errors import InvalidInput
 from hark.model.job_report import JobReport
 from hark.model.json import check_text, dump
@@ -31,16 +35,13 @@ from hark.model.schema import compile_schema
 from hark.model.task_lease import parse_lease
 from hark.model.tokens import digest
 from hark.model.values import Awakeable, DefinitionView, Event, Schedule, Token
-from hark.programs.functions import checked_names
-from hark.runtime import health, job_report, metrics, run_events, schedule_views, views
-from hark.runtime.listing import prefix_range
-from hark.runtime.metric_families import Family, families
-from hark.runtime.outside_tasks import OutsideTasks
-from hark.runtime.reply import Reply
-from hark.runtime.run_events import Cursor
+from hark.programs.functions.function_context import checked_names
 from hark.store import connect, reads
 from hark.store import statements as sql
 from hark.store.protocol import Store, Unmigrated
+from hark.views import health, instance_views, job_reporting, run_events, schedule_views
+from hark.views.listing import prefix_range
+from hark.views.run_events import Cursor
 
 _MAX_FETCHED = 100  # tasks of one fetch
 _MAX_LEASE = 3600  # seconds
@@ -127,7 +128,7 @@ class DoorAccess:
         """Send the store one small statement. The reply raises `StoreUnavailable` if it does not answer."""
 
         async def ask(store: Store) -> None:
-            await store.read(sql.any_marks)
+            await store.read(sql.any_pending_delivery)
 
         return self.app._read(ask)
 
@@ -165,7 +166,7 @@ class DoorAccess:
         """
         wanted = target_of(target)
         here = self.app._registry.lanes() if self.app._clerk.worker is not None else {}
-        return self.app._read(lambda store: job_report.report(store, wanted, here))
+        return self.app._read(lambda store: job_reporting.report(store, wanted, here))
 
     def instance_drawing(self, target: str) -> Reply[drawings.Drawing]:
         """What draws a job as SVG, with the states of its tasks; or a process, with its tokens.
@@ -287,7 +288,7 @@ class DoorAccess:
             schema=compile_schema(schema)[0],
             assignees=dump(names) if names else None,
         )
-        return self.app._ask(TakeNote(note=note), lambda made: str(made.id))
+        return self.app._ask(CommitNote(note=note), lambda made: str(made.id))
 
     @property
     def turns(self) -> int:
@@ -313,7 +314,7 @@ class DoorAccess:
             before the events were read: there are no more of them.
         """
         size = check_limit(limit)
-        return self.app._read(lambda store: views.follow(store, positions, size))
+        return self.app._read(lambda store: instance_views.follow(store, positions, size))
 
     def follow_run(self, id: str, after: tuple[int, int], *, limit: int) -> Reply[tuple[list[Event], Cursor, bool]]:
         """Read the events of a job and of its tasks after a cursor.
@@ -426,7 +427,7 @@ class DoorAccess:
 
         async def find(store: Store) -> Awakeable:
             await links.look_up(token, store)
-            return await views.linked(store, links.url, links.keys, wanted, token, app._clerk.now())
+            return await instance_views.linked(store, links.url, links.keys, wanted, token, app._clerk.now())
 
         return app._read(find)
 
@@ -445,7 +446,7 @@ class DoorAccess:
         hashes = {digest(secret): secret for secret in secrets}
 
         async def find(store: Store) -> dict[str, Token]:
-            found = await views.live_tokens(store, list(hashes), self.app._clerk.now())
+            found = await instance_views.live_tokens(store, list(hashes), self.app._clerk.now())
             return {hashes[hash]: token for hash, token in found.items()}
 
         return self.app._read(find)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
+from hark.engine.turns.reply import Reply
 from hark.model.outcomes import Duration
 from hark.model.values import Delivery, Instance, Status
-from hark.runtime.reply import Reply
 
 if TYPE_CHECKING:  # a TypeVar with a default: `Handle` alone means Handle[Any], also in strict mode
     from typing_extensions import TypeVar

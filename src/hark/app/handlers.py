@@ -36,7 +36,7 @@ class HandlerVerbs(Core):
             async def resize_image(task):
                 return {"url": await resize(task.input["url"])}
         """
-        from hark.programs.jobs.task_program import TaskProgram  # only processes with jobs need it
+        from hark.programs.jobs.tasks.task_program import TaskProgram  # only processes with jobs need it
 
         name = handler_name(_checked(name, "handler"))
         lane = task_lane(name)
@@ -68,8 +68,8 @@ class HandlerVerbs(Core):
             def tests_pass(output, inputs):
                 return True if output["failed"] == 0 else f"{output['failed']} tests failed"
         """
-        from hark.programs.jobs.gates import GateProgram
-        from hark.programs.jobs.graph import APPROVAL_GATE
+        from hark.programs.jobs.job_graph import APPROVAL_GATE
+        from hark.programs.jobs.tasks.gates import GateProgram
 
         lane = gate_lane(_checked(name, "gate"))
         if name == APPROVAL_GATE or "{{" in name:

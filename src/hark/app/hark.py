@@ -18,17 +18,27 @@ from hark.app.arguments import (
     check_rates,
     seconds,
 )
-from hark.app.deploying import DeployVerbs, load_process_program
+from hark.app.deploying import DeployVerbs, load_bpmn_program
 from hark.app.handlers import HandlerVerbs
-from hark.app.jobs import JobBook, job_of, load_job_program
-from hark.app.nats import NatsOption
+from hark.app.nats_option import NatsOption
+from hark.app.new_instances import StartBuilder, program_of
 from hark.app.operating import OperationVerbs
 from hark.app.reading import ReadVerbs
+from hark.app.registered_jobs import RegisteredJobs, job_of, load_job_program
 from hark.app.scheduling import ScheduleVerbs
 from hark.app.signalling import SignalVerbs
 from hark.app.starting import StartVerbs
-from hark.app.starts import StartBuilder, program_of
-from hark.dialects.machine import Machine
+from hark.engine.commands.command_lanes import CommandStore, check_agents, register_commands
+from hark.engine.observe import metrics
+from hark.engine.observe.metrics import Metrics
+from hark.engine.peers.retention import Retention
+from hark.engine.tasks.definition_sources import DefinitionSources
+from hark.engine.turns.clerk import Clerk
+from hark.engine.turns.reply import Reply, answer_all, refuse_to_block_a_loop
+from hark.engine.worker.lazy_program import LazyProgram
+from hark.engine.worker.registry import Registry
+from hark.engine.worker.worker import Worker
+from hark.engine.worker.worker_services import WorkerServices
 from hark.kernel.limits import Limits
 from hark.kernel.requests import Register
 from hark.kernel.rules import Rules
@@ -37,23 +47,13 @@ from hark.model.extras import import_extra
 from hark.model.lanes import BPMN, JOB
 from hark.model.nats import Nats
 from hark.model.values import Rate
-from hark.runtime import metrics
-from hark.runtime.clerk import Clerk
-from hark.runtime.command_lanes import CommandStore, check_agents, register_commands
-from hark.runtime.definition_sources import DefinitionSources
-from hark.runtime.lazy_program import LazyProgram
-from hark.runtime.metrics import Metrics
-from hark.runtime.registry import Registry
-from hark.runtime.reply import Reply, answer_all, refuse_to_block_a_loop
-from hark.runtime.retention import Retention
-from hark.runtime.services import WorkerServices
-from hark.runtime.worker import Worker
+from hark.programs.machines.machine import Machine
 from hark.store import connect, reads
 from hark.store.protocol import Store
 
 if TYPE_CHECKING:
-    from hark.dialects.job import Dag, Job
-    from hark.dialects.workflow import Workflow
+    from hark.programs.functions.workflow import Workflow
+    from hark.programs.jobs.file import Dag, Job
 
 _BROADCAST_CHUNK = 5000
 
@@ -158,8 +158,8 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._clerk.beside.append(lambda: self._links.follow(lambda: self._clerk.store))
         self._registry = Registry()
         self._registry.add_lane(JOB, LazyProgram(TASK_TRAITS, load_job_program))
-        self._registry.add_lane(BPMN, LazyProgram(TASK_TRAITS, load_process_program))
-        self._jobs = JobBook(self._max_payload)
+        self._registry.add_lane(BPMN, LazyProgram(TASK_TRAITS, load_bpmn_program))
+        self._jobs = RegisteredJobs(self._max_payload)
         self._starts = StartBuilder(self._registry, self._jobs, limits, self._max_payload, self.register)
         self._sources = DefinitionSources(self._clerk, self._registry)
         self._services = WorkerServices(
@@ -229,12 +229,12 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         """Use OpenTelemetry if the program has loaded it. It is not loaded from here: that would take longer than all
         of Hark."""
         if "opentelemetry.trace" in sys.modules:
-            from hark.runtime.tracing import find_tracing
+            from hark.engine.observe.tracing import find_tracing
 
             tracing = self._services.tracing = find_tracing()
             self._starts.trace = None if tracing is None else tracing.current
         if "opentelemetry.metrics" in sys.modules and not self._exports_metrics:
-            from hark.runtime.otel_metrics import export_metrics
+            from hark.engine.observe.otel_metrics import export_metrics
 
             self._exports_metrics = export_metrics(self._read_metrics, self._clerk.counters)
 

@@ -1,11 +1,11 @@
-"""Job files for the doors: load, check, draw. What a file means is decided in dialects/job/."""
+"""Job files for the doors: load, check, draw. What a file means is decided in programs/jobs/file/."""
 
 from __future__ import annotations
 
 from hark.app.job_loading import load_job
-from hark.dialects.job import Job
-from hark.dialects.job.drawing import draw_svg, draw_text
-from hark.dialects.job.loading import parse_job_file
-from hark.dialects.job.schema import job_schema
+from hark.programs.jobs.file import Job
+from hark.programs.jobs.file.file_schema import job_schema
+from hark.programs.jobs.file.job_drawing import draw_svg, draw_text
+from hark.programs.jobs.file.loading import parse_job_file
 
 __all__ = ["Job", "draw_svg", "draw_text", "job_schema", "load_job", "parse_job_file"]

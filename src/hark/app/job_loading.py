@@ -1,4 +1,4 @@
-"""`load_job`: read a job from a file, a text or a dict. What it means is decided in dialects/job/."""
+"""`load_job`: read a job from a file, a text or a dict. What it means is decided in programs/jobs/file/."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hark.dialects.job.loading import Job, parse_job, parse_job_file
 from hark.model.errors import InvalidInput
+from hark.programs.jobs.file.loading import Job, parse_job, parse_job_file
 
 
 def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:

@@ -10,6 +10,7 @@ from typing import Any
 from hark.app.arguments import check_limit, optional_name, target_of
 from hark.app.core import Core
 from hark.app.handle import Target
+from hark.engine.turns.reply import Reply
 from hark.kernel.requests import (
     Cancel,
     Grant,
@@ -28,9 +29,8 @@ from hark.model.outcomes import Duration
 from hark.model.page import Page
 from hark.model.tokens import check_scopes, digest, new_secret
 from hark.model.values import Instance, Token
-from hark.runtime import views
-from hark.runtime.reply import Reply
 from hark.store.protocol import Store
+from hark.views import instance_views
 
 
 class OperationVerbs(Core):
@@ -60,7 +60,7 @@ class OperationVerbs(Core):
         """
         text = None if reason is None else json.check_text(reason, "reason")
         request = Cancel(target=target_of(target), reason=text, force=bool(force))
-        return self._read_after(request, views.get)
+        return self._read_after(request, instance_views.get)
 
     def retry(self, target: Target) -> Reply[Instance]:
         """Run a failed instance again: a machine from its failed step, a function from the end of its journal. Of a
@@ -81,7 +81,7 @@ class OperationVerbs(Core):
             Conflict: It is not failed (a process: it has no incident either); `.status` says what it is.
             Duplicate: Another live instance has its correlation key by now; `.holder` is its id.
         """
-        return self._read_after(RetryInstance(target=target_of(target)), views.get)
+        return self._read_after(RetryInstance(target=target_of(target)), instance_views.get)
 
     def set_variables(self, target: Target, variables: Mapping[str, Any]) -> Reply[Instance]:
         """Set variables of a process, for example to correct them before a `retry`.
@@ -107,7 +107,7 @@ class OperationVerbs(Core):
         payload = json.dump(variables, limit=self._max_payload, what="object of variables")
         if not payload.startswith("{"):
             raise InvalidInput('The variables must be an object: {"name": value, …}.')
-        return self._read_after(SetVariables(target=target_of(target), payload=payload), views.get)
+        return self._read_after(SetVariables(target=target_of(target), payload=payload), instance_views.get)
 
     def sweep(self) -> Reply[None]:
         """Fire everything that is due now: delays, deadlines, expired leases. A running worker does so by itself."""
@@ -134,7 +134,7 @@ class OperationVerbs(Core):
             A reply with a dict for each instance: its attributes, its `events` and its `signals`.
         """
         until, size = moment(before, "before"), check_limit(limit)
-        return self._read(lambda store: views.export(store, until, size))
+        return self._read(lambda store: instance_views.export(store, until, size))
 
     def forget(self, *, before: datetime, limit: int = 1000) -> Reply[list[str]]:
         """Remove finished instances now, oldest first, instead of waiting for the option `retention` to do so.
@@ -149,7 +149,7 @@ class OperationVerbs(Core):
         until, size = moment(before, "before"), check_limit(limit)
 
         async def remove(store: Store) -> list[str]:
-            ids = await views.oldest(store, until, size)
+            ids = await instance_views.oldest(store, until, size)
             removed: Reply[list[str]] = self._ask(Retain(before=until, ids=ids, size=size))
             return await removed
 
@@ -187,11 +187,11 @@ class OperationVerbs(Core):
         secret = new_secret()
         granted = json.dump(check_scopes(scopes))
         request = Grant(id=new_id(), hash=digest(secret), name=name, scopes=granted, expires_at=until, lasts=lasts)
-        return self._ask(request, lambda row: views.token(row, secret))
+        return self._ask(request, lambda row: instance_views.token(row, secret))
 
     def tokens(self) -> Reply[Page[Token]]:
         """List all tokens, oldest first, expired and revoked ones too, without their secrets."""
-        return self._read(views.tokens)
+        return self._read(instance_views.tokens)
 
     def revoke_token(self, id: str) -> Reply[Token]:
         """Revoke a token: it is refused from the next request on. Revoking it again changes nothing.
@@ -202,7 +202,7 @@ class OperationVerbs(Core):
         Raises:
             NotFound: There is no such token.
         """
-        return self._ask(Revoke(id=check_name(id, "token id")), views.token)
+        return self._ask(Revoke(id=check_name(id, "token id")), instance_views.token)
 
     def rotate_secret(self, *, drop_old: bool = False) -> Reply[int]:
         """Make a new secret in the store: links are signed with it from now on, in every process.

@@ -20,14 +20,14 @@ from hark.app.arguments import (
 )
 from hark.app.core import Core
 from hark.app.handle import Handle, Target
+from hark.engine.callers.waiting import Ended, StatusReached
+from hark.engine.turns.reply import Reply
 from hark.model import json
 from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput
 from hark.model.outcomes import Duration
 from hark.model.page import Page
 from hark.model.values import Event, Instance, Status, Wait, WaitKind, Why, WorkerInfo
-from hark.runtime import views, worker_info
-from hark.runtime.reply import Reply
-from hark.runtime.waiting import Ended, StatusReached
+from hark.views import instance_views, worker_info
 
 R = TypeVar("R")
 
@@ -48,7 +48,7 @@ class ReadVerbs(Core):
             print((await app.get("order:42")).status)
         """
         wanted = target_of(target)
-        return self._read(lambda store: views.get(store, wanted))
+        return self._read(lambda store: instance_views.get(store, wanted))
 
     def list(
         self,
@@ -95,7 +95,7 @@ class ReadVerbs(Core):
             created_after=created_after, created_before=created_before,
         )  # fmt: skip
         optional_name(after, "after")
-        return self._read(lambda store: views.instance_page(store, wanted, size, after))
+        return self._read(lambda store: instance_views.instance_page(store, wanted, size, after))
 
     @overload
     def result(self, target: Handle[R], timeout: Duration | None = None) -> Reply[R]: ...
@@ -165,9 +165,9 @@ class ReadVerbs(Core):
             before, after = cursor_of(after[1:]), None
         if after is not None:
             start = check_cursor(after)
-            return self._read(lambda store: views.history(store, wanted, start, size))
+            return self._read(lambda store: instance_views.history(store, wanted, start, size))
         place = () if before is None else (check_cursor(before),)
-        return self._read(lambda store: views.events(store, wanted, size, *place))
+        return self._read(lambda store: instance_views.events(store, wanted, size, *place))
 
     def events_after(self, cursor: str | tuple[int, int] = (0, 0), *, limit: int = 1000) -> Reply[Page[Event]]:
         """Read the events of all instances after a cursor, oldest first.
@@ -183,7 +183,7 @@ class ReadVerbs(Core):
             A reply with a `Page` of `Event`s; `.next` is None if there are no more now.
         """
         size, place = check_limit(limit), check_cursor(cursor)
-        return self._read(lambda store: views.history(store, None, place, size))
+        return self._read(lambda store: instance_views.history(store, None, place, size))
 
     def waits(
         self, *, name: str | None = None, kind: str | None = None, limit: int | None = None, after: str | None = None
@@ -203,7 +203,7 @@ class ReadVerbs(Core):
         optional_name(name, "name")
         check_word(kind, "kind", WaitKind)
         place = (-1, "") if after is None else cursor_of_wait(after)
-        return self._read(lambda store: views.waits(store, name, kind, size, place))
+        return self._read(lambda store: instance_views.waits(store, name, kind, size, place))
 
     def why(self, target: Target) -> Reply[Why]:
         """Explain why an instance does not continue.
@@ -221,7 +221,7 @@ class ReadVerbs(Core):
         Example:
             print((await app.why("order:42")).text)
         """
-        from hark.runtime import why  # seldom used, and 4 ms of every import
+        from hark.views import why  # seldom used, and 4 ms of every import
 
         wanted = target_of(target)
         here = self._registry.lanes() if self._clerk.worker is not None else {}

@@ -7,15 +7,15 @@ from typing import Any, Literal
 from hark.app.arguments import check_limit, optional_name
 from hark.app.core import Core
 from hark.app.handle import Handle
-from hark.app.starts import Definition
+from hark.app.new_instances import Definition
+from hark.engine.turns.reply import Reply
 from hark.kernel.requests import ChangeSchedule
-from hark.model.automatic_starts import new_schedule
 from hark.model.names import check_name
 from hark.model.outcomes import Duration
 from hark.model.page import Page
+from hark.model.trigger import new_schedule
 from hark.model.values import Schedule
-from hark.runtime import schedule_views
-from hark.runtime.reply import Reply
+from hark.views import schedule_views
 
 
 class ScheduleVerbs(Core):

@@ -7,12 +7,12 @@ from typing import Any, overload
 from hark.app.arguments import optional_name, target_of
 from hark.app.core import Core
 from hark.app.handle import Handle, Target
+from hark.engine.turns.reply import Reply
 from hark.kernel.requests import Deliver, Message, Publish
 from hark.model import json
 from hark.model.names import check_name, micros
 from hark.model.outcomes import Duration
 from hark.model.values import Delivery
-from hark.runtime.reply import Reply
 
 
 class SignalVerbs(Core):

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from hark.app.arguments import optional_name
 from hark.app.core import Core
 from hark.app.handle import Handle
-from hark.app.jobs import gates_of, unknown_gates
-from hark.app.starts import Definition, Start, starts_of
-from hark.dialects.machine import Machine
+from hark.app.new_instances import Definition, Start, starts_of
+from hark.app.registered_jobs import gates_of, unknown_gates
+from hark.engine.turns.reply import Reply
 from hark.kernel.requests import Request, SignalWithStart, StartInstances
 from hark.model import json
 from hark.model.errors import Duplicate
 from hark.model.lanes import gate_lane
 from hark.model.names import check_name
 from hark.model.outcomes import Duration, StartOptions, Step
-from hark.runtime.reply import Reply
+from hark.programs.machines.machine import Machine
 from hark.store.protocol import Store
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from hark.dialects.job import Dag, Job
-    from hark.dialects.workflow import Workflow
+    from hark.programs.functions.workflow import Workflow
+    from hark.programs.jobs.file import Dag, Job
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -1,9 +1,9 @@
 """Broadcast to all current subscribers of a name: to all of them or to none (invariant 9).
 
-Up to a limit the subscribers are locked and written in the same transaction. Above it one transaction marks all of
-them, and later turns deliver to the marked in chunks, also to instances that woke in the meantime; waits armed later
-are not included. An instance that subscribes during a broadcast is in if its wait was committed before the subscribers
-were read, and out otherwise.
+Up to a limit the subscribers are locked and written in the same transaction. Above it one transaction stores a
+pending delivery for each, and later turns deliver these in chunks, also to instances that woke in the meantime; waits
+armed later are not included. An instance that subscribes during a broadcast is in if its wait was committed before the
+subscribers were read, and out otherwise.
 
 A machine's inbox gets one row per broadcast, which answers every wait for its name, also one that is armed later. A
 *fresh* wait (`Arm.fresh`, the places of a process) has a key, its own id, and gets a row of its own that is directed to
@@ -36,8 +36,8 @@ class Broadcasts:
 
     def __init__(self) -> None:
         self.subscribers: dict[str, list[str]] = {}  # by name
-        self.large = False  # there are more than the limit: mark them
-        self.chunk: list[sql.Mark] = []  # marks to deliver in this turn
+        self.large = False  # there are more than the limit: deliver later
+        self.chunk: list[sql.PendingDelivery] = []  # to deliver in this turn
         self.answered: list[str] = []  # fresh waits that have their broadcast
         self.published: list[tuple[str, Publish]] = []  # with their ids
         self.repeats: list[tuple[Publish, Publish]] = []  # a request, and the one of this turn that it repeats
@@ -60,13 +60,13 @@ def plan_names(turn: Turn) -> None:
             turn.locks.reserve(f"{request.name}\0{request.dedup_key}")
 
 
-async def plan(turn: Turn, *, deliver_marks: bool) -> None:
-    """Lock the subscribers, and the instances of a chunk of marks."""
+async def plan(turn: Turn, *, deliver_pending: bool) -> None:
+    """Lock the subscribers, and the instances of a chunk of pending deliveries."""
     broadcasts = turn.broadcasts
-    if deliver_marks:
-        broadcasts.chunk = await turn.tx.fetch(sql.take_marks, size=turn.rules.chunk)
-        turn.locks.ids.update(mark.instance_id for mark in broadcasts.chunk)
-        turn.result.pending.marks = len(broadcasts.chunk) == turn.rules.chunk
+    if deliver_pending:
+        broadcasts.chunk = await turn.tx.fetch(sql.take_pending_deliveries, size=turn.rules.chunk)
+        turn.locks.ids.update(one.instance_id for one in broadcasts.chunk)
+        turn.result.pending.pending_deliveries = len(broadcasts.chunk) == turn.rules.chunk
     names = sorted({request.name for request in turn.batch.of(Publish)})
     if not names:
         return
@@ -86,22 +86,23 @@ async def plan(turn: Turn, *, deliver_marks: bool) -> None:
 def receivers(turn: Turn) -> set[str]:
     """Instances whose waits must be read even if they are not parked: a woken instance still subscribes."""
     broadcasts = turn.broadcasts
-    marked = {mark.instance_id for mark in broadcasts.chunk}
-    return {id for ids in broadcasts.subscribers.values() for id in ids} | marked
+    pending = {one.instance_id for one in broadcasts.chunk}
+    return {id for ids in broadcasts.subscribers.values() for id in ids} | pending
 
 
-async def deliver_marked(turn: Turn) -> None:
-    """Deliver a chunk to the marked instances, also to those that woke in the meantime."""
+async def deliver_chunk(turn: Turn) -> None:
+    """Deliver a chunk to its instances, also to those that woke in the meantime."""
     chunk = turn.broadcasts.chunk
     if not chunk:
         return
-    ids = sorted({mark.broadcast_id for mark in chunk})
+    ids = sorted({one.broadcast_id for one in chunk})
     for broadcast_id, name, payload in await turn.tx.fetch(sql.broadcasts_by_id, ids=ids):
         for id, wait_id in sorted((m.instance_id, m.wait_id) for m in chunk if m.broadcast_id == broadcast_id):
             row = turn.rows.get(id)
             if row is None or row.terminal:
                 continue
-            # A fresh wait that was marked may be gone, or have received a later broadcast: then it gets nothing.
+            # A fresh wait with a pending delivery may be gone, or have received a later broadcast: then it gets
+            # nothing.
             fresh = [wait for wait in row.waits if wait.id == wait_id and wait.fired_at is None] if wait_id else []
             if fresh or not wait_id:
                 _post(turn, row, name, payload, fresh, by_name=not wait_id)
@@ -117,7 +118,7 @@ async def published_before(turn: Turn) -> Published:
 
 
 def publish(turn: Turn, request: Publish, published: Published) -> None:
-    """Deliver one broadcast in its place among the signals (S10). A large one is marked later, with all others."""
+    """Deliver one broadcast in its place among the signals (S10). A large one is stored later, with all others."""
     broadcasts = turn.broadcasts
     if request.dedup_key is not None:
         before = published.setdefault((request.name, request.dedup_key), request)
@@ -173,16 +174,18 @@ def _post(turn: Turn, row: LockedRow, name: str, payload: str, fresh: list[WaitR
 
 
 async def record(turn: Turn) -> None:
-    """Store what was published, for its dedup key; mark the subscribers of large broadcasts."""
+    """Store what was published, for its dedup key; of large ones, a delivery for each subscriber."""
     published, large = turn.broadcasts.published, turn.broadcasts.large
     if turn.broadcasts.answered:
         await turn.tx.fetch(sql.fire_waits, ids=turn.broadcasts.answered)
     if large and published:
-        await turn.tx.fetch(sql.mark, [(id, request.name, request.skipped) for id, request in published])
-        counts = dict(await turn.tx.fetch(sql.marked, ids=[id for id, _ in published]))
+        await turn.tx.fetch(
+            sql.add_pending_deliveries, [(id, request.name, request.skipped) for id, request in published]
+        )
+        counts = dict(await turn.tx.fetch(sql.count_pending_deliveries, ids=[id for id, _ in published]))
         for id, request in published:
             request.result = counts.get(id, 0) + turn.triggered.started.get(request, 0)
-        turn.result.pending.marks = True
+        turn.result.pending.pending_deliveries = True
     for request, before in turn.broadcasts.repeats:
         request.result = before.result
     if published:

@@ -17,8 +17,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, InformParent
 from hark.kernel.rows import LockedRow
+from hark.model.bpmn_state import control_wait
 from hark.model.decisions import TellParent
-from hark.model.process_state import control_wait
 from hark.store import statements as sql
 
 if TYPE_CHECKING:

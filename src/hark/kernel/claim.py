@@ -4,7 +4,7 @@ A step that returned `Next` keeps its claim and runs ahead after this commit, un
 more urgent, or equally urgent and waiting longer while no slot is free. Then that row gets the slot, and the step is
 queued behind all others; the slot of its concurrency key comes free too.
 
-`store/schema/functions.sql` repeats the claim and what it reads for the call turn; tests/kernel/test_one_call_turns.py
+`store/schema/functions.sql` repeats the claim and what it reads for the call turn; tests/kernel/test_call_turns.py
 compares both.
 """
 

@@ -1,16 +1,17 @@
 """Commit outcomes: fence them, then write each kind of move for all outcomes of the turn at once.
 
 An outcome whose instance is not executing at the outcome's own epoch is dropped before any part of it is written
-(invariant 2). Parks are in park.py, ends in finish.py, the turn of nothing but run-ahead in plain_turn.py.
+(invariant 2). Parks are in park.py, ends in finish.py, the turn of nothing but run-ahead in advance_turn.py.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from hark.kernel import children, finish, park, run_signals
+from hark.kernel import children, finish, park
 from hark.kernel.effects import as_request
 from hark.kernel.requests import Commit
+from hark.kernel.runs import run_signals
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim
 from hark.model.decisions import UNDO, Advance, Finish, Move, Park, Proceed, Redo

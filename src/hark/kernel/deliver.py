@@ -3,7 +3,7 @@
 Every delivery goes through `Inbox.post`. Leans on invariants 3, 4 and 5. What a program does with a signal is not
 decided here: see programs/.
 
-`store/schema/functions.sql` repeats deduplication and delivery for the call turn; tests/kernel/test_one_call_turns.py
+`store/schema/functions.sql` repeats deduplication and delivery for the call turn; tests/kernel/test_call_turns.py
 compares both.
 """
 
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hark.kernel import broadcast, run_signals
+from hark.kernel import broadcast
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, Deliver, Publish, SignalWithStart
 from hark.kernel.rows import LockedRow
+from hark.kernel.runs import run_signals
 from hark.model.decisions import SendSignal
 from hark.model.errors import HarkError, NoTarget
 from hark.model.lanes import INTERPRETED

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hark.kernel import automatic_starts, definitions
+from hark.kernel import definitions, triggers
 from hark.kernel.requests import DefinitionRow, Deploy, DeployGroup, Request
 from hark.model.errors import InvalidDefinition, NotFound
 from hark.model.lanes import INTERPRETED
@@ -52,7 +52,7 @@ async def apply(turn: Turn, requests: Sequence[Request]) -> None:
                 rows += _new_version(deploy, newest)
             undeployed[deploy.name] = turn.now if deploy.remove else None
             deploy.result = newest[deploy.name][0]
-            automatic_starts.replace(turn, deploy, deploy.result)
+            triggers.replace(turn, deploy, deploy.result)
         if isinstance(request, DeployGroup):
             request.result = [deploy.result for deploy in group]
     if rows:

@@ -1,10 +1,10 @@
 """Choose how a turn is executed.
 
-    AdvanceTurn  outcomes that run ahead and bring nothing else along: one statement (plain_turn.py)
-    CallTurn     a few signals and answers, or only claims: one call of a function in the database (one_call_turn.py)
+    AdvanceTurn  outcomes that run ahead and bring nothing else along: one statement (advance_turn.py)
+    CallTurn     a few signals and answers, or only claims: one call of a function in the database (call_turn.py)
     FullTurn     everything else: the phases of turn.py
 
-All three leave the same rows: tests/kernel/test_one_call_turns.py, tests/races/test_plain_turns.py and the model in
+All three leave the same rows: tests/kernel/test_call_turns.py, tests/races/test_advance_turns.py and the model in
 tests/kernel/test_stateful.py compare them.
 """
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hark.kernel.one_call_turn import one_call
-from hark.kernel.plain_turn import are_plain
+from hark.kernel.fast.advance_turn import are_advances
+from hark.kernel.fast.call_turn import one_call
 from hark.kernel.requests import Capacity, Commit, Request
 
 
@@ -44,7 +44,7 @@ def choose_execution(
     capacity: Capacity | None,
     *,
     sweep: bool = False,
-    marks: bool = False,
+    pending_deliveries: bool = False,
     run_ahead: bool = True,
     calls: bool = False,
 ) -> Execution:
@@ -54,13 +54,13 @@ def choose_execution(
         requests: What to do.
         capacity: What to claim for a worker, or None to claim nothing.
         sweep: The turn fires what is due.
-        marks: The turn delivers a chunk of the marks that large broadcasts left.
+        pending_deliveries: The turn delivers a chunk of what large broadcasts have left.
         run_ahead: False while the worker stops: a `Next` is queued instead of running ahead.
         calls: True if the store has calls and the app has not turned them off.
     """
-    if sweep or marks:
+    if sweep or pending_deliveries:
         return FullTurn()
-    if run_ahead and capacity is None and requests and are_plain(requests):
+    if run_ahead and capacity is None and requests and are_advances(requests):
         return AdvanceTurn(requests)
     values = one_call(requests, capacity) if calls else None
     return FullTurn() if values is None else CallTurn(values)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from hark.kernel import run_awakeables, run_signals
 from hark.kernel.children import ChildEnd
 from hark.kernel.requests import Commit
+from hark.kernel.runs import run_awakeables, run_signals
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim
 from hark.model.decisions import Finish

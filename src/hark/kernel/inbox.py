@@ -4,7 +4,7 @@
 messages, settled awakeables, fired deadlines and finished children use them, under the lock of their receiver.
 
 `store/schema/functions.sql` repeats the inbox row and the wake-up for the call turn;
-tests/kernel/test_one_call_turns.py compares both.
+tests/kernel/test_call_turns.py compares both.
 """
 
 from __future__ import annotations

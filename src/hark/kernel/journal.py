@@ -3,7 +3,7 @@
 Lines commit with everything else of their turn. The result of an effect (a delivery, a started id, an error) is known
 only in the turn that carries it out, so its line is completed here, in the same commit.
 
-`store/schema/functions.sql` repeats the read of a journal for the call turn; tests/kernel/test_one_call_turns.py
+`store/schema/functions.sql` repeats the read of a journal for the call turn; tests/kernel/test_call_turns.py
 compares both.
 """
 

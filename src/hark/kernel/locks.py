@@ -4,7 +4,7 @@ The verbs add names, targets and ids in their `plan`; the turn then reserves the
 locks all rows in id order. Nothing after the lock waits for an instance row.
 
 `store/schema/functions.sql` repeats the resolution of targets and the lock for the call turn;
-tests/kernel/test_one_call_turns.py compares both.
+tests/kernel/test_call_turns.py compares both.
 """
 
 from __future__ import annotations

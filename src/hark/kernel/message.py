@@ -2,7 +2,7 @@
 
 All waits for one name and key belong to one instance: a turn that arms one reserves name and key
 (`Locks.reserve_message`), and an outcome that arms one which another instance holds is refused. A message without a
-receiver starts an instance if a definition has such an automatic start, with the key of the message as its correlation
+receiver starts an instance if a definition has such a trigger, with the key of the message as its correlation
 key. Otherwise it is kept for its time to live (kept_messages.py), or not stored if it has none.
 """
 
@@ -139,7 +139,7 @@ async def apply(turn: Turn) -> Sent | None:
 
 
 def give_up(turn: Turn, message: Message, sent: Sent) -> None:
-    """There is no receiver, and no automatic start: keep the message, if it has a time to live."""
+    """There is no receiver, and no trigger: keep the message, if it has a time to live."""
     if message.ttl:
         sent.keep(message)
     else:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel import expire, kept_messages, run_signals
+from hark.kernel import expire, kept_messages
 from hark.kernel.inbox import load_waits, read_before, read_waits
 from hark.kernel.requests import Commit
+from hark.kernel.runs import run_signals
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim, WaitRow
 from hark.model.decisions import Arm, NewAwakeable, Park, Proceed

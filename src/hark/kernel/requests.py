@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct, field
 
 from hark.model.activation import Claim, Traits
-from hark.model.automatic_starts import AutomaticStart
 from hark.model.decisions import Decision, NewInstance, RetryChild, Settle
 from hark.model.notes import AnyNote
+from hark.model.trigger import Trigger
 from hark.model.values import Delivery
 
 
@@ -120,7 +120,7 @@ class SettleAwakeable(Request, eq=False):
         return self.result if isinstance(self.result, Exception) else None
 
 
-class ClaimAwakeable(Request, eq=False):
+class AssignAwakeable(Request, eq=False):
     """Record who works on an awakeable; None: no person does any more. The result is its row, as `read_awakeables`
     shows it."""
 
@@ -154,7 +154,7 @@ class SetVariables(Request, eq=False):
     payload: str = "{}"  # the JSON text of an object
 
 
-class TakeNote(Request, eq=False):
+class CommitNote(Request, eq=False):
     """Commit what an executing task does before its outcome. The result is that of the note, or `TaskLost`."""
 
     note: AnyNote = None  # type: ignore[assignment]
@@ -230,7 +230,7 @@ class Deploy(Request, eq=False):
     source: str | None = None
     digest: str | None = None
     on_cancel: str | None = None
-    starts: list[AutomaticStart] = field(default_factory=list)  # its automatic starts, which replace those it had
+    starts: list[Trigger] = field(default_factory=list)  # its triggers, which replace those it had
     remove: bool = False
 
 
@@ -248,7 +248,7 @@ class FetchTasks(Request, eq=False):
     lanes: tuple[str, ...] = ()
     most: int = 1
     lease: int = 60_000_000  # µs
-    info: str = "{}"  # JSON, as workers record it about themselves (runtime/worker_info.py)
+    info: str = "{}"  # JSON, as workers record it about themselves (views/worker_info.py)
 
 
 class RenewTask(Request, eq=False):
@@ -272,7 +272,7 @@ class ChangeSchedule(Request, eq=False):
     verb: Literal["put", "pause", "resume", "trigger", "delete"] = "put"
     name: str = ""
     definition: str = ""  # of `put`
-    start: AutomaticStart | None = None  # of `put`
+    start: Trigger | None = None  # of `put`
 
 
 class Grant(Request, eq=False):

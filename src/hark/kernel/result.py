@@ -33,8 +33,8 @@ class Pending:
     """The work that a turn made or left for later."""
 
     __slots__ = (
-        "backlog", "earliest", "for_other_workers", "lanes", "left_claimable", "made_claimable", "marks", "more",
-        "scheduled",
+        "backlog", "earliest", "for_other_workers", "lanes", "left_claimable", "made_claimable", "more",
+        "pending_deliveries", "scheduled",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Pending:
         self.for_other_workers = False  # this worker has no code or no free slot for some of them
         self.backlog = False  # a queue has claimable rows and no free slot, as far as the turn read
         self.more = False  # the next turn has something to do immediately
-        self.marks = False  # marks of a large broadcast are left
+        self.pending_deliveries = False  # a large broadcast has subscribers left
         self.scheduled = False  # a schedule was changed: other processes must read when the next tick is due
         self.earliest: int | None = None  # the earliest time at which something this turn wrote is due
 
@@ -81,6 +81,6 @@ class TurnResult:
         self.cancelled: set[str] = set()
         self.signalled: set[str] = set()  # executing instances whose inbox was written
         self.arrived: dict[str, Arrived] = {}  # of those that are tasks: what was written
-        self.keeps_statuses = False  # no instance changed its status or opened an awakeable: a plain turn
+        self.keeps_statuses = False  # no instance changed its status or opened an awakeable: an advance turn
         self.retired = False  # a worker of this process left
         self.provable = False  # it wrote rows by which `statements.proof_of_commit` recognises its commit

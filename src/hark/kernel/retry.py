@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hark.kernel import kept_messages, process_control
+from hark.kernel import kept_messages
 from hark.kernel.requests import RetryInstance
 from hark.kernel.rows import LockedRow
+from hark.kernel.runs import bpmn_control
 from hark.model.errors import Conflict, Duplicate, no_instance
 from hark.model.lanes import BPMN
 from hark.store import statements as sql
@@ -113,10 +114,10 @@ async def _take_kept(turn: Turn, messages: set[tuple[str, str]]) -> None:
 
 async def _resume(turn: Turn, asked: list[tuple[RetryInstance, LockedRow]]) -> None:
     """Resume the incidents of live processes."""
-    stuck = await process_control.with_incidents(turn, [row for _, row in asked])
+    stuck = await bpmn_control.with_incidents(turn, [row for _, row in asked])
     for request, row in asked:
         if row.id in stuck:
-            process_control.post(turn, row, "retry")
+            bpmn_control.post(turn, row, "retry")
             turn.history.event(row.id, "retried")
             request.result = row.id
         else:

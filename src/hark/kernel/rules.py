@@ -15,8 +15,8 @@ class Rules:
         Args:
             limits: The configured rate limits and concurrency slots.
             max_crashes: After this many lost workers in a row an instance is quarantined.
-            broadcast_limit: A broadcast with more subscribers marks them and is delivered in chunks.
-            chunk: How many marked subscribers one turn delivers to.
+            broadcast_limit: A broadcast with more subscribers is delivered later, in chunks.
+            chunk: How many of these one turn delivers to.
         """
         self.limits = limits
         self.max_crashes = max_crashes

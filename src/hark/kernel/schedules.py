@@ -19,11 +19,11 @@ from msgspec import structs
 from hark.kernel import start
 from hark.kernel.requests import ChangeSchedule, StartInstances
 from hark.model import json
-from hark.model.automatic_starts import MAX_CATCH_UP, AutomaticStart
 from hark.model.cron import Timing
 from hark.model.decisions import NewInstance
 from hark.model.errors import InvalidInput, NotFound
 from hark.model.names import new_id
+from hark.model.trigger import MAX_CATCH_UP, Trigger
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class _Fired(NamedTuple):
 
 
 class Schedules:
-    """The automatic starts that one turn changes or fires."""
+    """The triggers that one turn changes or fires."""
 
     __slots__ = (
         "decided", "deployed", "due", "ended", "fired", "planned", "removed", "reserved", "rows", "ticks_left",
@@ -53,7 +53,7 @@ class Schedules:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.deployed: dict[str, tuple[tuple[AutomaticStart, ...], int]] = {}  # by definition: its starts, its version
+        self.deployed: dict[str, tuple[tuple[Trigger, ...], int]] = {}  # by definition: its starts, its version
         self.due: list[str] = []
         self.planned: dict[str, sql.StartRow] = {}  # as they were before the lock
         self.reserved: set[str] = set()  # correlation keys
@@ -215,10 +215,8 @@ def _resumed(row: sql.StartRow, now: int) -> sql.StartRow:
     return structs.replace(row, paused=False, next_at=after)
 
 
-def _put(
-    turn: Turn, new: AutomaticStart, definition: str, version: int | None, deployed_by: str | None
-) -> sql.StartRow:
-    """Create or replace an automatic start. With the same timing it keeps its next tick: a program that makes its
+def _put(turn: Turn, new: Trigger, definition: str, version: int | None, deployed_by: str | None) -> sql.StartRow:
+    """Create or replace a trigger. With the same timing it keeps its next tick: a program that makes its
     schedules whenever it starts must neither lose nor repeat one."""
     state, timing = turn.schedules, new.timing
     id = new.id(definition)

@@ -8,7 +8,7 @@ not wait for it; an effect cannot leave its outcome and is validated in the turn
 (model/validation.py). An answer that does not match the schema, or comes from a person who was not asked, is refused
 and changes nothing (A8).
 
-`store/schema/functions.sql` repeats the settlement for the call turn; tests/kernel/test_one_call_turns.py compares
+`store/schema/functions.sql` repeats the settlement for the call turn; tests/kernel/test_call_turns.py compares
 both.
 """
 

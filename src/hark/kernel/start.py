@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel import definitions, process_starts
+from hark.kernel import definitions
 from hark.kernel.children import ChildEnd
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, Request, SignalWithStart, StartInstances
 from hark.kernel.rows import LockedRow
+from hark.kernel.runs import bpmn_starts
 from hark.model import json
 from hark.model.decisions import NewInstance, NewTask
 from hark.model.errors import Duplicate, HarkError, InvalidInput, NotFound
@@ -146,7 +147,7 @@ async def _unfit_starts(turn: Turn, starts: list[_Start]) -> _Unfit:
     processes = {name for name in kinds if any(one.kind == BPMN for one in turn.catalog.get(name, {}).values())}
     if not processes:
         return {}
-    return await process_starts.refusals(turn, (item for item, _ in starts if item.definition in processes))
+    return await bpmn_starts.refusals(turn, (item for item, _ in starts if item.definition in processes))
 
 
 def _unstartable(item: NewInstance, unknown: _Unknown, unfit: _Unfit) -> HarkError | None:
@@ -268,7 +269,7 @@ async def find_unknown(turn: Turn, items: list[NewInstance]) -> Sequence[HarkErr
     for item in items:
         refusal: HarkError | None = _definition_refusal(turn, item)
         if refusal is None and (definition := definitions.find(turn.catalog, item)) and definition[1].kind == BPMN:
-            refusal = (await process_starts.refusals(turn, [item])).get(item.id)
+            refusal = (await bpmn_starts.refusals(turn, [item])).get(item.id)
         found.append(refusal)
     return found
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hark.kernel import (
-    automatic_starts,
+    assign_awakeables,
     broadcast,
     buckets,
     cancel,
     children,
     claim,
-    claim_awakeables,
     commit,
     counts,
     definitions,
@@ -28,20 +27,15 @@ from hark.kernel import (
     journal,
     links,
     message,
-    notes,
-    outside,
-    process_control,
     reclaim,
     retain,
     retry,
-    run_again,
-    run_signals,
     schedules,
     settle,
     start,
     tokens,
+    triggers,
 )
-from hark.kernel.automatic_starts import Triggered
 from hark.kernel.batch import Batch
 from hark.kernel.broadcast import Broadcasts
 from hark.kernel.buckets import BucketState
@@ -53,8 +47,10 @@ from hark.kernel.locks import Locks
 from hark.kernel.requests import Capacity, Deliver, Request, Sweep
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
-from hark.kernel.run_signals import RunQueues
+from hark.kernel.runs import bpmn_control, outside_claims, run_again, run_signals, task_notes
+from hark.kernel.runs.run_signals import RunQueues
 from hark.kernel.schedules import Schedules
+from hark.kernel.triggers import Triggered
 from hark.model.lanes import INTERPRETED
 from hark.model.values import PARKED
 from hark.store.protocol import Tx
@@ -68,7 +64,7 @@ async def run_turn(
     capacity: Capacity | None = None,
     *,
     sweep: bool = False,
-    marks: bool = False,
+    pending_deliveries: bool = False,
     run_ahead: bool = True,
 ) -> TurnResult:
     """Carry out these requests in a transaction; the caller commits it.
@@ -81,7 +77,7 @@ async def run_turn(
             again, so that the same requests can run again after a rollback.
         capacity: What to claim for a worker, or None to claim nothing.
         sweep: Fire what is due.
-        marks: Deliver a chunk of the marks that large broadcasts left.
+        pending_deliveries: Deliver a chunk of what large broadcasts have left.
         run_ahead: False while the worker stops: a `Next` is queued instead of running ahead.
 
     Returns:
@@ -89,7 +85,7 @@ async def run_turn(
     """
     turn = Turn(tx, rules, catalog, requests)
     batch, locks, result = turn.batch, turn.locks, turn.result
-    outside.unfold(turn)
+    outside_claims.unfold(turn)
     commit.unfold(turn)
     # Most turns have nothing but outcomes, starts, signals and answers: they do not ask every other verb for its part.
     rare = batch.has_rare or bool(batch.message_waits)
@@ -107,7 +103,7 @@ async def run_turn(
         broadcast.plan_names(turn)
         cancel.plan(turn)
         reclaim.plan(turn)
-        process_control.plan(turn)
+        bpmn_control.plan(turn)
         await retry.plan(turn)
         run_again.plan(turn)
         message.plan_names(turn)
@@ -119,13 +115,13 @@ async def run_turn(
     if rare:
         await cancel.plan_tree(turn)
         abandoned = await reclaim.plan_abandoned(turn)
-        await claim_awakeables.plan(turn)
+        await assign_awakeables.plan(turn)
         await message.plan(turn)
-        outside.plan(turn)
-        notes.plan(turn)
+        outside_claims.plan(turn)
+        task_notes.plan(turn)
         children.plan_news(turn)
-    if rare or marks:
-        await broadcast.plan(turn, deliver_marks=marks or bool(sweeps))
+    if rare or pending_deliveries:
+        await broadcast.plan(turn, deliver_pending=pending_deliveries or bool(sweeps))
     commit.plan(turn)
     # The lock, and the first reads under it.
     await locks.acquire()
@@ -133,41 +129,41 @@ async def run_turn(
     receivers = broadcast.receivers(turn)
     parked = [row for row in turn.rows.values() if row.status in PARKED or row.id in receivers]
     if locks.has_runs and len(batch.of(Deliver)) == len(requests):
-        # No signal wakes a run. A mark of a large broadcast does, and may be delivered in the same turn.
+        # No signal wakes a run. A pending delivery does, and may be delivered in the same turn.
         parked = [row for row in parked if row.kind not in INTERPRETED or row.id in receivers]
     await load_waits(tx, parked)
     # The verbs, in an order in which each sees what the ones before it did.
     if rare:
         await cancel.apply(turn)
         await reclaim.apply(turn, abandoned)
-        await process_control.apply(turn)
+        await bpmn_control.apply(turn)
         await retry.apply(turn)
         await run_again.apply(turn)
         commit.fence_again(turn)
         await message.refuse_held(turn)
-        await outside.apply(turn)
+        await outside_claims.apply(turn)
     seen_before = await deliver.find_seen_before(turn)
     if rare:
         await deploy.apply(turn, requests)
     await schedules.apply(turn)
     await start.apply(turn, seen_before)
     await schedules.record(turn)
-    await broadcast.deliver_marked(turn)  # before anything newer
+    await broadcast.deliver_chunk(turn)  # before anything newer
     if batch.deliveries:
         await deliver.apply(turn, seen_before)
     if rare:
         sent = await message.apply(turn)
-        await automatic_starts.apply(turn, sent)
+        await triggers.apply(turn, sent)
         if sent is not None:
             await sent.record(turn)
         await children.apply_news(turn)
     await turn.inbox.flush()
-    if rare or marks:
+    if rare or pending_deliveries:
         await broadcast.record(turn)
     await settle.apply(turn)
     if rare:
-        await claim_awakeables.apply(turn)
-        await notes.apply(turn)
+        await assign_awakeables.apply(turn)
+        await task_notes.apply(turn)
     running = await commit.apply(turn, run_ahead=run_ahead)
     if turn.runs is not None:
         await run_signals.give_back(turn)
@@ -185,7 +181,7 @@ async def run_turn(
         await buckets.promote(turn)
     await claim.apply(turn, capacity, running)
     if rare:
-        await outside.fetch(turn)
+        await outside_claims.fetch(turn)
         await retain.apply(turn)
     await turn.history.write(tx)
     counts.add_up(turn)

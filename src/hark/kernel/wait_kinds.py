@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from msgspec import Struct
 
-from hark.kernel import children, run_signals, settle
+from hark.kernel import children, settle
 from hark.kernel.requests import Commit, StartInstances
 from hark.kernel.rows import LockedRow
+from hark.kernel.runs import run_signals
 from hark.model.activation import WaitRow
 from hark.model.decisions import Arm, Settle
 from hark.model.values import Status, WaitKind

@@ -176,7 +176,7 @@ class Claim(Struct):
     is_journal_unread: bool = False  # its function was in the memory of the worker
     session: Any = None  # what an interpreter keeps between two commits of one activation
     traits: Traits = Traits()
-    span: Any = None  # of this activation, when tracing is configured (runtime/tracing.py)
+    span: Any = None  # of this activation, when tracing is configured (engine/observe/tracing.py)
 
     def run_ahead(
         self,

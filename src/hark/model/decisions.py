@@ -187,7 +187,7 @@ class Advance(Struct, gc=False):
         # A claim is where the tokens of a rate limit and the slots of a key are taken.
         return self.rate_limit is None and not self.rekey
 
-    def is_plain(self) -> bool:
+    def is_advance(self) -> bool:
         return self.rate_limit is None and not self.rekey
 
 
@@ -210,7 +210,7 @@ class Proceed(Struct, gc=False):
     def runs_ahead(self) -> bool:
         return not self.continue_as_new
 
-    def is_plain(self) -> bool:
+    def is_advance(self) -> bool:
         return not (self.continue_as_new or self.arm or self.disarm or self.awakeables or self.fire_deadlines)
 
 
@@ -224,7 +224,7 @@ class _GivesUpClaim(Struct, gc=False):
     def runs_ahead(self) -> bool:
         return False
 
-    def is_plain(self) -> bool:
+    def is_advance(self) -> bool:
         return False
 
 
@@ -271,7 +271,7 @@ lacks it; each is a test of a class less on the path of every step (a `match` ta
 - `ends_step`: False while a function continues in the same step. `parks`: the instance waits without a slot.
 - `runs_ahead()`: the next step runs directly after the commit, on the same claim and in the same slot. A rate-limited
   step, a step under another concurrency key and a new visit are queued and claimed again.
-- `is_plain()`: it runs ahead and writes nothing else.
+- `is_advance()`: it runs ahead and writes nothing else.
 """
 
 
@@ -338,9 +338,9 @@ class Decision(Struct, gc=False):
             return True
         return self.journal is not None and any(line.effect for line in self.journal)
 
-    def is_plain(self) -> bool:
+    def is_advance(self) -> bool:
         """True when this runs ahead and writes nothing but its row, its event and lines of its journal."""
-        if not self.move.is_plain() or self.effects or self.consume or self.failed_attempts or self.events:
+        if not self.move.is_advance() or self.effects or self.consume or self.failed_attempts or self.events:
             return False
         if self.has_undo is not None or self.progress is not None or self.restore or self.cut_from is not None:
             return False

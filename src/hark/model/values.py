@@ -15,7 +15,7 @@ Kind = Literal["machine", "workflow", "job", "task", "bpmn"]
 SettledStatus = Literal["RESOLVED", "REJECTED", "TIMEOUT", "CANCELLED"]
 AwakeableStatus = Literal["PENDING", SettledStatus]
 WaitKind = Literal["signal", "broadcast", "message", "timer", "awakeable", "children"]
-RowKind = Literal[WaitKind, "control"]  # of a row of an inbox; `control`: see kernel/process_control.py
+RowKind = Literal[WaitKind, "control"]  # of a row of an inbox; `control`: see kernel/runs/bpmn_control.py
 TERMINAL = frozenset(("done", "failed", "cancelled"))
 PARKED = frozenset(("awaiting_signal", "awaiting_children"))
 

@@ -1,4 +1,4 @@
-"""What an interpreter needs from outside: the services of the worker, and the input codec of the dialect."""
+"""What an interpreter needs from outside: the services of the worker, and the codec of the input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from hark.model.activation import Arrived, Claim
 from hark.model.failures import Failure
-from hark.programs.steps import StepServices
+from hark.programs.machines.steps import StepServices
 
 
 class InboxListener(Protocol):
@@ -77,7 +77,7 @@ class FunctionServices(StepServices, Protocol):
 class InputCodec(Protocol):
     """Checks the input of a new instance and writes it as the text of its state.
 
-    Machines use `json.Codec`, durable functions `ArgumentsCodec` (dialects/workflow.py).
+    Machines use `json.Codec`, durable functions `ArgumentsCodec` (programs/functions/workflow.py).
     """
 
     def prepare(self) -> Any:

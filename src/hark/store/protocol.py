@@ -133,7 +133,7 @@ class Lease(Protocol):
             worker: The id of the worker.
             length: How long the lease is to last, in µs.
             definitions: What the worker can run: its lanes, separated by commas.
-            info: Where it runs and what it has room for, as JSON (`runtime/worker_info.py`).
+            info: Where it runs and what it has room for, as JSON (`views/worker_info.py`).
 
         Raises:
             StoreFault: The lease was not renewed. The worker calls again; a lost connection must be replaced then.

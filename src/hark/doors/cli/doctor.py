@@ -69,7 +69,7 @@ def doctor(options: Options, nats: NatsUrl = None) -> None:
 
 
 def diagnose(facts: dict[str, Any]) -> list[Check]:
-    """Turn the facts about a store (runtime/health.py) into checks."""
+    """Turn the facts about a store (views/health.py) into checks."""
     return [
         _check_database(facts), _check_schema(facts), _check_clock(facts), _check_workers(facts), _check_code(facts),
         _check_leases(facts), _check_timers(facts), _check_schedules(facts), _check_waits(facts),

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from hark.model.job_report import JobReport
 
 _POLL_INTERVAL = 0.2
-_CALM = 2  # reports in a row that must agree that only waits are left: a report is not one snapshot of the store
+_IDENTICAL_REPORTS = (
+    2  # reports in a row that must agree that only waits are left: a report is not one snapshot of the store
+)
 _GRACE = 2.0  # seconds that handlers get to finish after Ctrl-C
 
 JobTarget = Annotated[str, typer.Argument(metavar="JOB", help="The id or the correlation key of a job")]
@@ -137,7 +139,7 @@ def _watch(hark: Engine, id: str, view: JobView, wait: bool) -> "JobReport":
         report = door_access(hark).job_report(id).result()
         view.show(report)
         calm = calm + 1 if report.only_waits else 0
-        if report.job.finished_at is not None or (calm >= _CALM and not wait):
+        if report.job.finished_at is not None or (calm >= _IDENTICAL_REPORTS and not wait):
             return report
         time.sleep(_POLL_INTERVAL)
 

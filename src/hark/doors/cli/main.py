@@ -13,13 +13,13 @@ import typer
 
 from hark.doors.cli import (
     awakeables,
+    bpmn,
     doctor,
     events,
     init_and_demo,
     instances,
     jobs,
     migrate,
-    processes,
     schedules,
     secrets,
     serve_and_worker,
@@ -62,7 +62,7 @@ for module in (serve_and_worker, start_and_signal, migrate, init_and_demo, docto
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")
 cli.add_typer(jobs.cli, name="job")
-cli.add_typer(processes.cli, name="bpmn")
+cli.add_typer(bpmn.cli, name="bpmn")
 cli.add_typer(schedules.cli, name="schedule")
 cli.add_typer(tokens.cli, name="token")
 cli.add_typer(secrets.cli, name="secret")

@@ -16,7 +16,7 @@ async def metrics(request: HttpRequest) -> Response:
 
 
 def _lines(family: Any) -> list[str]:
-    """A `Family` (runtime/metric_families.py) as text."""
+    """A `Family` (engine/observe/metric_families.py) as text."""
     about = [f"# HELP {family.name} {family.about}", f"# TYPE {family.name} {family.kind}"]
     if family.kind == "summary":
         [(_, seconds), (_, count)] = family.samples

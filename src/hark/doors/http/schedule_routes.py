@@ -11,7 +11,7 @@ from hark.doors.http.pages import PageQuery, page_of, page_response
 from hark.doors.http.parsing import Name
 from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest, Route
-from hark.model.automatic_starts import MAX_CATCH_UP
+from hark.model.trigger import MAX_CATCH_UP
 from hark.model.values import Instance, Schedule
 
 # The limits are for /openapi.json only, as those of a name are.

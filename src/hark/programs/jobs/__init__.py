@@ -1,1 +1,1 @@
-"""Jobs: the interpreter of a DAG of tasks, and what runs its tasks."""
+"""Jobs: their files (file/), the interpreter of a DAG of tasks, and what runs its tasks (tasks/)."""

@@ -10,11 +10,11 @@ from msgspec import UNSET, Raw, UnsetType
 from hark.model import json
 from hark.model.activation import Claim
 from hark.model.decisions import NewInstance
-from hark.model.job import JobSpec, TaskSpec
 from hark.model.lanes import GRAPHS, JOB, SHELL, agent_lane, task_lane
-from hark.programs.jobs.services import JobServices
-from hark.programs.jobs.task_state import MAX_EMBEDDED, TaskState, dump_task_state
-from hark.programs.jobs.variables import Compiled, render, templates_in
+from hark.programs.jobs.job_services import JobServices
+from hark.programs.jobs.job_spec import JobSpec, TaskSpec
+from hark.programs.jobs.job_variables import Compiled, render, templates_in
+from hark.programs.jobs.tasks.task_state import MAX_EMBEDDED, TaskState, dump_task_state
 
 KIND = "task"
 _INTERPRETED = frozenset(("approval", "wait_for_event", "sleep", "workflow", "map"))

@@ -1,6 +1,6 @@
 """JobProgress: what one activation changes in a job, without I/O.
 
-The interpreter (interpreter.py) tells it what has ended and asks it what can start; what it starts and cancels is
+The interpreter (job_interpreter.py) tells it what has ended and asks it what can start; what it starts and cancels is
 collected here, and commits as effects. An activation costs what it changes: only the tasks that need one that has ended
 are looked at.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Set
 
 from msgspec import Struct
 
-from hark.programs.jobs.graph import JobGraph
+from hark.programs.jobs.job_graph import JobGraph
 from hark.programs.jobs.job_state import JobState
 from hark.programs.jobs.states import (
     CANCELLED,

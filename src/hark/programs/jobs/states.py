@@ -1,6 +1,6 @@
 """The state of a task within its job: one letter in the state of the job.
 
-The row of the task says more (whether it is suspended, its attempt, its output); see runtime/job_view.py.
+The row of the task says more (whether it is suspended, its attempt, its output); see views/job_view.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lists of instances, newest first, by every filter.
 
 A page is read along one index, whose filter *drives* it; the other filters are checked row by row.
-runtime/listing.py chooses the statement. Each row is an id and the bytes that showing it would take, so that a page of
+views/listing.py chooses the statement. Each row is an id and the bytes that showing it would take, so that a page of
 large states can end early: the size of a text is known without reading it.
 
 (at, nth, after) is the position of the last row of the page before, and `since` a time that every row is later than.

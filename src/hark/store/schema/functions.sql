@@ -1,11 +1,11 @@
 -- The functions of PostgreSQL: the turn that is one call. A copy of what the kernel decides in the most frequent case,
--- for its speed; tests/kernel/test_one_call_turns.py runs every turn both ways and compares what is in the store.
+-- for its speed; tests/kernel/test_call_turns.py runs every turn both ways and compares what is in the store.
 --
 -- With targets: deliver one signal or answer to each, all of them different instances that wait for just this, and claim
 -- these instances for the worker `_owner`; without an owner, make them claimable. Without targets: claim what is
 -- claimable. It returns a row for each instance (without targets at least one). If a decision of the kernel is needed, it
 -- returns fewer rows, or a last one without an id after others: the caller then rolls back, and the turn runs in the
--- ordinary way (kernel/one_call_turn.py).
+-- ordinary way (kernel/fast/call_turn.py).
 --
 -- Each statement of the function has a snapshot of its own under READ COMMITTED, so what is read after the lock is what
 -- the lock protects (invariant 3). A statement for each instance is right here: there are a few, and each statement for

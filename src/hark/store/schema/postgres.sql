@@ -264,7 +264,7 @@ CREATE TABLE definitions (
     PRIMARY KEY (name, version)
 );
 
--- One row per automatic start. A tick moves next_at in the turn that inserts its instance, under the
+-- One row per trigger. A tick moves next_at in the turn that inserts its instance, under the
 -- lock of this row: so each tick starts one instance.
 CREATE TABLE triggers (
     id              text COLLATE "C" PRIMARY KEY,    -- schedule:name, or kind:definition:element.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hark.store.sql import Row, Sql
 
-# B1: the instances that wait for these names now, at most `size` of them, and the automatic starts of these names.
+# B1: the instances that wait for these names now, at most `size` of them, and the triggers of these names.
 subscribers = Sql(
     """
     SELECT s.name, s.instance_id, NULL FROM (
@@ -32,10 +32,10 @@ insert_broadcasts = Sql(
     """
 )
 
-# B1, invariant 9: a broadcast that is too large for one turn marks all its subscribers in one transaction and is
-# delivered in chunks. A fresh wait, whose key is its own id, has a mark of its own. `skipped` is a sender that does not
-# receive it, or empty.
-mark = Sql(
+# B1, invariant 9: a broadcast that is too large for one turn stores a delivery for each subscriber in one transaction
+# and is delivered in chunks. A fresh wait, whose key is its own id, has a delivery of its own. `skipped` is a sender
+# that does not receive it, or empty.
+add_pending_deliveries = Sql(
     """
     INSERT INTO deliveries (broadcast_id, instance_id, wait_id)
     SELECT DISTINCT r.id, w.instance_id, coalesce(w.key, '') FROM {rows: id text, name text, skipped text}
@@ -45,8 +45,8 @@ mark = Sql(
     """
 )
 
-# B1: how many subscribers were marked.
-marked = Sql(
+# B1: how many instances these are.
+count_pending_deliveries = Sql(
     """
     SELECT broadcast_id, count(DISTINCT instance_id) FROM deliveries WHERE broadcast_id IN :ids[text]
     GROUP BY broadcast_id
@@ -54,7 +54,7 @@ marked = Sql(
 )
 
 
-class Mark(Row, frozen=True):
+class PendingDelivery(Row, frozen=True):
     """A delivery of a large broadcast that is still to be made; `wait_id` is that of a fresh wait, or empty."""
 
     broadcast_id: str
@@ -62,19 +62,20 @@ class Mark(Row, frozen=True):
     wait_id: str
 
 
-# B1: the next chunk. A mark is deleted in the commit that writes the inbox row, so no subscriber receives it twice.
-take_marks = Sql(
+# B1: the next chunk. A pending delivery is deleted in the commit that writes the inbox row, so no subscriber receives
+# it twice.
+take_pending_deliveries = Sql(
     """
     DELETE FROM deliveries WHERE (broadcast_id, instance_id, wait_id) IN (
         SELECT broadcast_id, instance_id, wait_id FROM deliveries ORDER BY broadcast_id, instance_id, wait_id
         LIMIT :size::bigint FOR UPDATE SKIP LOCKED)
     RETURNING broadcast_id, instance_id, wait_id
     """,
-    row=Mark,
+    row=PendingDelivery,
 )
 
 # B1: what to write into the inboxes of a chunk.
 broadcasts_by_id = Sql("SELECT id, name, payload FROM broadcasts WHERE id IN :ids[text]")
 
 # B1: whether a large broadcast still has chunks to deliver.
-any_marks = Sql("SELECT 1 FROM deliveries LIMIT 1")
+any_pending_delivery = Sql("SELECT 1 FROM deliveries LIMIT 1")

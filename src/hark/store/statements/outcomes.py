@@ -26,7 +26,7 @@ _ADVANCING = """INSERT INTO events (tx, instance_id, type, step, at)
     FROM {rows: id text, epoch bigint, step text, state text}
     JOIN instances i ON i.id = r.id AND i.epoch = r.epoch ORDER BY r.ord"""
 
-# M2: a plain turn is this one statement: the update takes the locks itself, in the order of its list (invariant 3),
+# M2: an advance turn is this one statement: the update takes the locks itself, in the order of its list (invariant 3),
 # and compares the epoch again when it had to wait for a lock (invariant 2). Returns how many rows moved, and the ids
 # of those with has_inbox_rows.
 advance_all = Sql(

@@ -136,10 +136,10 @@ set_states = Sql(
 )
 
 # B10: where processes are, to set their variables and to find their incidents. Under lock.
-process_states = Sql("SELECT id, step, state FROM instances WHERE id IN :ids[text]")
+bpmn_states = Sql("SELECT id, step, state FROM instances WHERE id IN :ids[text]")
 
 # B10: variables that were set from outside, of processes that do not execute. Under lock.
-set_process_states = Sql(
+set_bpmn_states = Sql(
     """
     UPDATE instances AS i SET state = r.state, updated_at = :now::bigint
     FROM {rows: id text, state text} WHERE i.id = r.id

@@ -1,4 +1,4 @@
-"""Schedules and other automatic starts."""
+"""Schedules and other triggers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _COLUMNS = """id, kind, name, definition, version, element, state, correlation_k
         catch_up, remaining, next_at, due_at, paused, missed, skipped, last_at, last_id, waiting, running, blocker,
         error, deployed_by, created_at"""
 
-# T2: the automatic starts that are due, without a lock: which names to reserve and which instances to lock.
+# T2: the triggers that are due, without a lock: which names to reserve and which instances to lock.
 due_starts = Sql(
     f"SELECT {_COLUMNS} FROM triggers WHERE due_at <= :now::bigint ORDER BY due_at LIMIT :size::bigint", row=StartRow
 )
@@ -55,7 +55,7 @@ starts_by_event = Sql(
     row=StartRow,
 )
 
-# T1: the automatic starts with these ids.
+# T1: the triggers with these ids.
 starts_by_id = Sql(f"SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] ORDER BY id", row=StartRow)
 
 # B2: what starts instances of a definition that cannot be started by name, for the error that says so.
@@ -70,7 +70,7 @@ lock_due_starts = Sql(
     row=StartRow,
 )
 
-# T1: the automatic starts to change: those with these ids, and those that these definitions brought. In order, so that
+# T1: the triggers to change: those with these ids, and those that these definitions brought. In order, so that
 # two turns cannot wait for each other.
 lock_starts = Sql(
     f"""
@@ -82,7 +82,7 @@ lock_starts = Sql(
     row=StartRow,
 )
 
-# T1, T2: write automatic starts, new ones too. Under lock, or with the name reserved.
+# T1, T2: write triggers, new ones too. Under lock, or with the name reserved.
 save_starts = Sql(
     f"""
     INSERT INTO triggers ({_COLUMNS})
@@ -106,7 +106,7 @@ save_starts = Sql(
     """
 )
 
-# T1: delete automatic starts. Under lock.
+# T1: delete triggers. Under lock.
 delete_starts = Sql("DELETE FROM triggers WHERE id IN :ids[text]")
 
 # T2: an instance has ended, and a tick waited for that: it can start. A row that another turn holds is left to that

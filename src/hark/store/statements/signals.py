@@ -95,7 +95,8 @@ consume_directed = Sql(
 )
 
 # What was directed to the waits of a child that its parent runs again: it starts without them, unless they are for
-# children of its own, or what operators asked of it. Signals of its run are given back instead (kernel/run_signals.py).
+# children of its own, or what operators asked of it. Signals of its run are given back instead
+# (kernel/runs/run_signals.py).
 consume_answers = Sql(
     """
     UPDATE inbox SET consumed_at = :now::bigint

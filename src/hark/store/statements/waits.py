@@ -85,7 +85,7 @@ waits_for_each_end = Sql("SELECT id FROM waits WHERE id IN :ids[text] AND kind =
 
 
 class MessageReceiver(Row, frozen=True):
-    """An open wait for a message, or an automatic start, of which only `name` and `start` are set."""
+    """An open wait for a message, or a trigger, of which only `name` and `start` are set."""
 
     id: str
     instance_id: str
@@ -108,7 +108,7 @@ _WAITS_FOR_MESSAGES = """SELECT w.id, w.instance_id, w.place, w.name, w.key, w.a
 # kernel/message.py refuses a second instance.
 message_waits = Sql(_WAITS_FOR_MESSAGES, row=MessageReceiver)
 
-# B4: the same under lock, and the automatic starts of these messages.
+# B4: the same under lock, and the triggers of these messages.
 message_receivers = Sql(
     f"""
     {_WAITS_FOR_MESSAGES}

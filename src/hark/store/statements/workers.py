@@ -56,8 +56,8 @@ unknown_owners = Sql(
 )
 
 # Invariant 2: at which epoch instances execute. No lock: the caller holds rows with higher ids (see
-# kernel/plain_turn.py), or only looks. `coalesce` keeps the planner on the primary key: while the table was empty it
-# chose the index of lists, and kept that plan.
+# kernel/fast/advance_turn.py), or only looks. `coalesce` keeps the planner on the primary key: while the table was
+# empty it chose the index of lists, and kept that plan.
 epochs = Sql("SELECT id, epoch FROM instances WHERE id IN :ids[text] AND coalesce(status, '') = 'executing'")
 
 # J11: the leases of fetched tasks.

@@ -1,1 +1,0 @@
-"""The ways to write a definition: machines and durable functions. Imports programs and model."""

@@ -1,7 +1,0 @@
-"""BPMN 2.0 files of any modeler: reading, checking and drawing processes."""
-
-from __future__ import annotations
-
-from hark.dialects.bpmn.reading import BpmnFile, read_bpmn
-
-__all__ = ["BpmnFile", "read_bpmn"]

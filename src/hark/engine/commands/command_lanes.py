@@ -1,0 +1,66 @@
+"""The lanes of shell commands and agents: which of them this process can run. command_tasks.py runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from hark.engine.commands.lease_pulse import LeasePulse
+from hark.engine.worker.lazy_program import LazyProgram
+from hark.engine.worker.registry import LaneProgram, Registry
+from hark.model.activation import TASK_TRAITS
+from hark.model.errors import InvalidInput
+from hark.model.lanes import SHELL, agent_lane, lane_name_problem
+
+
+@dataclass(frozen=True)
+class CommandStore:
+    """What a command needs to know of the store of its task.
+
+    Attributes:
+        url: Gives the URL by which another process reaches it; None if none can.
+        schema: Gives its schema, in databases that have schemas.
+        open_awakeables: The ids of the pending awakeables of a task.
+        lease: The lease of the worker.
+    """
+
+    url: Callable[[], str | None]
+    schema: Callable[[], str]
+    open_awakeables: Callable[[str], Awaitable[list[str]]]
+    lease: LeasePulse
+
+
+def register_commands(registry: Registry, store: CommandStore, agents: Mapping[str, Sequence[str]]) -> None:
+    """Let this process run shell tasks, and the tasks of these agents."""
+
+    def load(type: str | None = None, argv: Sequence[str] = ()) -> LaneProgram:
+        from hark.engine.commands.command_tasks import CommandProgram
+
+        return CommandProgram(store, type, argv)
+
+    registry.add_lane(SHELL, LazyProgram(TASK_TRAITS, load))
+    for type, argv in agents.items():
+        registry.add_lane(agent_lane(type), LazyProgram(TASK_TRAITS, partial(load, type, argv)))
+
+
+def check_agents(agents: object) -> dict[str, tuple[str, ...]]:
+    """The command lines of agents by type, as an app was given them.
+
+    Raises:
+        InvalidInput: They are not, or a type has a name that a lane cannot have.
+    """
+    if not isinstance(agents, Mapping):
+        raise InvalidInput(f'agents must be a dict such as {{"opencode": ["opencode", "run"]}}, not {agents!r}.')
+    found = {}
+    for type, argv in agents.items():
+        if not isinstance(type, str) or not type or (problem := lane_name_problem(type, "agent")) is not None:
+            raise InvalidInput(f"agents: {problem if isinstance(type, str) and type else 'a type must be text.'}")
+        words = isinstance(argv, list | tuple) and argv and all(isinstance(word, str) for word in argv)
+        if not words or not argv[0] or any("\0" in word for word in argv):
+            raise InvalidInput(
+                f'agents[{type!r}] must be a command line as a list of texts, such as ["opencode", "run"], '
+                f"not {argv!r}."
+            )
+        found[type] = tuple(argv)
+    return found

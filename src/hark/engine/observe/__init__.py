@@ -1,0 +1,1 @@
+"""Observe the engine: metrics, OpenTelemetry, and the log of failures."""

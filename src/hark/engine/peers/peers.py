@@ -1,0 +1,181 @@
+"""Peers: finds what other processes on the same store did, beside the turns.
+
+After a hint one check reads what no claim shows: pending deliveries, deadlines, steps of our worker that another
+process ended, signals for the instances that our worker runs. The poll is the fallback for hints that were lost. It
+also finds workers whose lease is over, and starts retention. Used on the clerk's loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from hark.engine.peers.worker_watch import WorkerWatch
+from hark.engine.turns.database_clock import DatabaseClock
+from hark.engine.turns.local_worker import CurrentWorker
+from hark.engine.turns.thread_loop import ThreadLoop
+from hark.engine.turns.turn_runner import TurnRunner
+from hark.engine.turns.work_left import WorkLeft
+from hark.kernel.requests import Reclaim, Request
+from hark.model.log import get_logger
+from hark.model.reasons import reason
+from hark.store import statements as sql
+from hark.store.protocol import Store, StoreFault
+from hark.views.worker_info import lease_of
+
+_log = get_logger()
+_RETENTION = 60.0  # seconds between two runs of retention
+_BETWEEN_CHECKS = 0.02  # seconds from a check to the next, however many hints there are
+
+
+class Peers:
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        loop: ThreadLoop,
+        work_left: WorkLeft,
+        clock: DatabaseClock,
+        turns: TurnRunner,
+        worker: CurrentWorker,
+        *,
+        lease: float,
+        hint: Callable[[], None],
+        submit: Callable[[Request], None],
+        remove_old: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        """`lease`: seconds of a worker's lease; `remove_old`: the retention, run every minute."""
+        self._store = store
+        self._loop = loop
+        self._work_left = work_left
+        self._clock = clock
+        self._turns = turns
+        self._worker = worker
+        self._lease = lease
+        self._hint = hint
+        self._submit = submit
+        self._remove_old = remove_old
+        self._watch = WorkerWatch(lease)
+        self.checking = False
+        self._check_again = False
+
+    async def poll(self) -> None:
+        """For as long as the app is open: find changes by other processes, dead workers and old instances."""
+        next_retention = time.monotonic() + _RETENTION
+        next_reclaim = 0.0
+        store = self._store()
+        while True:
+            try:
+                if await store.changed():
+                    self._hint()
+                if self._worker() is not None and time.monotonic() > next_reclaim:
+                    next_reclaim = time.monotonic() + max(0.05, min(self._lease / 3, 5.0))
+                    await self.reclaim_dead()
+                if self._worker() is not None and time.monotonic() > next_retention:
+                    next_retention = time.monotonic() + _RETENTION
+                    self._loop.start(self._remove_old())
+            except StoreFault as error:
+                _log.warning("The database does not answer: %s. Trying again.", reason(error))
+                await asyncio.sleep(0.2)
+            except Exception:
+                _log.exception("Polling failed with an unexpected error; it continues.")
+                await asyncio.sleep(1)
+            await asyncio.sleep(store.poll)
+
+    # -- after a hint -----------------------------------------------------------------------------
+
+    def check_soon(self) -> None:
+        """Check now, or once more after the check that runs: one check for any number of hints."""
+        if self.checking:
+            self._check_again = True
+            return
+        self.checking = True
+        self._check_again = False
+        self._loop.start(self._check())
+
+    async def _check(self) -> None:
+        try:
+            if await self._store().read(sql.any_pending_delivery):  # never set to False here: a turn may run meanwhile
+                self._work_left.pending_deliveries = True
+                self._loop.wake()
+            if self._worker() is not None:
+                await self.read_next_due()
+                await self.find_lost_steps()
+                await self.find_new_signals()
+        except StoreFault as error:
+            _log.warning("The database does not answer: %s. The next poll checks again.", reason(error))
+        except Exception:
+            _log.exception("A check after a hint failed with an unexpected error; the next poll checks again.")
+        finally:
+            asyncio.get_running_loop().call_later(_BETWEEN_CHECKS, self._checked)
+
+    def _checked(self) -> None:
+        self.checking = False
+        if self._check_again and self._loop.running is not None:
+            self.check_soon()
+
+    async def read_next_due(self) -> None:
+        """Read when something is due next, in whichever process it was armed."""
+        try:
+            [[due]] = await self._store().read(sql.next_due)
+        except StoreFault:
+            return
+        if due is not None and self._work_left.note_due(due):
+            self._loop.wake()
+
+    async def find_lost_steps(self) -> None:
+        """Abandon the steps of our worker that another process cancelled or reclaimed."""
+        worker = self._worker()
+        if worker is None or not (mine := worker.executing()):
+            return
+        epochs = dict(await self._store().read(sql.epochs, ids=sorted(mine)))
+        current = worker.executing()
+        for id in self._turns.committing:  # the store may be one epoch ahead of the worker
+            current.pop(id, None)
+        lost = {id for id, epoch in mine.items() if current.get(id) == epoch and epochs.get(id, -1) != epoch}
+        if lost:
+            worker.abandon(lost)
+            self._hint()  # their slots came free outside a turn: the next turn can fill them
+
+    async def find_new_signals(self) -> None:
+        """Notify the instances that wait for signals while they execute of those that other processes sent."""
+        worker = self._worker()
+        if worker is None or not (listening := worker.listening()):
+            return
+        found: dict[str, list[int]] = {}
+        for seq, id, *_ in await self._store().read(sql.inbox_heads, listening):
+            found.setdefault(id, []).append(seq)
+        if found:
+            worker.notify_unseen(found)
+
+    # -- dead workers -----------------------------------------------------------------------------
+
+    async def reclaim_dead(self) -> None:
+        """Queue a reclaim of what dead workers hold."""
+        dead = await self.find_dead()
+        if dead:
+            self._submit(Reclaim(owners=sorted(dead), leases=dead))
+
+    async def find_dead(self, *, trust_clock: bool = False) -> dict[str, int | None]:
+        """The workers whose lease is over, with that lease, and the owners of instances that have none.
+
+        `trust_clock`: see `WorkerWatch.find_dead`.
+        """
+        store, worker = self._store(), self._worker()
+        if not store.durable:
+            return {}
+        asked = time.monotonic()
+        now = await store.time()
+        self._clock.adjust(now)  # the local clock may have been set while no turn ran because all slots were taken
+        quiet = not self._clock.by_hand and time.monotonic() < store.no_reclaim_before()
+        if quiet or (worker is not None and not worker.lease_is_sound()):
+            return {}
+        me = worker.owner if worker is not None else ""
+        leases = [(row.id, row.until, lease_of(row)) for row in await store.read(sql.leases) if row.id != me]
+        dead: dict[str, int | None] = dict.fromkeys(o for (o,) in await store.read(sql.unknown_owners) if o != me)
+        if self._clock.by_hand:
+            dead |= {id: until for id, until, _ in leases if until < now}
+        else:
+            dead |= self._watch.find_dead(leases, now, asked, trust_clock=trust_clock)
+        return dead

@@ -1,0 +1,1 @@
+"""Run claimed instances: slots, activations, the lease, and the services that programs use."""

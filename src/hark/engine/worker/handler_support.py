@@ -1,0 +1,128 @@
+"""HandlerSupport: what the handlers of tasks use of the worker they run in. A part of WorkerServices.
+
+A handler runs on the worker's loop, or in a thread; what it calls runs on the loop, and gives a `Reply` that either can
+wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import _get_running_loop
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hark.engine.turns.clerk import Clerk
+from hark.engine.turns.reply import Reply, answer_all
+from hark.engine.worker.stream_pace import StreamPace
+from hark.kernel.requests import Deliver
+from hark.model.errors import NotOpen, TaskLost
+from hark.model.values import Delivery
+from hark.programs.functions.branches import Suspended
+
+if TYPE_CHECKING:
+    from hark.programs.jobs.job_services import RunningHandler
+
+T = TypeVar("T")
+
+
+class HandlerSupport:
+    """The handlers that run in this process, and how they reach its loop.
+
+    Attributes:
+        linger: Seconds that a handler waits in its slot before its task parks.
+        max_signal_wait: The longest timeout of `task.wait_for_signal`, in seconds.
+        running: The handlers that run.
+        stopping: Whether the worker stops: a handler that begins to wait parks its task at once.
+    """
+
+    def __init__(self, clerk: Clerk) -> None:
+        self.linger = 60.0
+        self.max_signal_wait = 3600.0
+        self.running: set[RunningHandler] = set()
+        self.stopping = False
+        self.stream_delay = StreamPace(clerk.queue).delay
+        self._clerk = clerk
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._begun: set[asyncio.Task[None]] = set()
+        self._done: Reply[None] = Reply()
+        answer_all([(self._done, None)])
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A worker starts on this loop."""
+        self._loop = loop
+        self.stopping = False
+
+    def park_waiting(self) -> None:
+        """The worker stops: handlers that wait park their tasks now, so that others need not wait for the lease."""
+        self.stopping = True
+        for handler in list(self.running):
+            handler.suspend_if_waiting()
+
+    def begin(self, work: Coroutine[Any, Any, T], *, given_up: Callable[[], None] | None = None) -> Reply[T]:
+        """Run a coroutine on the worker's loop. From any thread. `given_up`: it is a wait. It ends when the task that
+        awaits the reply is cancelled, and this is called."""
+        reply: Reply[T] = Reply() if given_up is None else _WaitReply(given_up)
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            work.close()
+            raise NotOpen("The worker of this task has stopped. End the handler; the task runs again elsewhere.")
+        if _get_running_loop() is loop:
+            self._start(work, reply)
+        else:
+            loop.call_soon_threadsafe(self._start, work, reply)
+        return reply
+
+    def _start(self, work: Coroutine[Any, Any, T], reply: Reply[T]) -> None:
+        assert self._loop is not None
+        task = self._loop.create_task(_settle(work, reply))
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
+        if isinstance(reply, _WaitReply):
+            reply.work = task
+
+    def done(self) -> Reply[None]:
+        """The result of a call that need not be waited for."""
+        return self._done
+
+    def signal(self, target: str, name: str, payload: str, dedup_key: str | None) -> Reply[Delivery]:
+        """Send a signal, in a commit of its own. From any thread."""
+        reply: Reply[Delivery] = Reply()
+        self._clerk.submit(Deliver(target=target, name=name, payload=payload, dedup_key=dedup_key), reply)
+        return reply
+
+
+class _WaitReply(Reply[T]):
+    """The reply of a wait. If the task that awaits it is cancelled, the wait ends: nothing uses its answer, even if it
+    is there already and only the task does not know."""
+
+    __slots__ = ("_given_up", "_is_used", "work")
+
+    def __init__(self, given_up: Callable[[], None]) -> None:
+        super().__init__()
+        self.work: asyncio.Task[None] | None = None
+        self._given_up = given_up
+        self._is_used = False
+
+    def __await__(self) -> Generator[Any, None, T]:
+        try:
+            value = yield from super().__await__()
+        except asyncio.CancelledError:
+            if self.work is not None:
+                self.work.cancel()
+            if not self._is_used:
+                self._value, self._error = None, asyncio.CancelledError()
+                self._given_up()
+            raise
+        self._is_used = True
+        return value
+
+
+async def _settle(work: Coroutine[Any, Any, T], reply: Reply[T]) -> None:
+    value: Any
+    try:
+        value = await work
+    except BaseException as error:
+        value = error
+    answer_all([(reply, value)])
+    if isinstance(value, Suspended | TaskLost | asyncio.CancelledError):
+        reply.expect_nothing()  # the handler that called it need not wait for it: it has ended

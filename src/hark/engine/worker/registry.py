@@ -1,0 +1,130 @@
+"""Registry: what this process can run, by lane: definitions it has code for, interpreters, handlers of tasks.
+
+A worker claims nothing else (M6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any, Protocol
+
+from hark.kernel.requests import DefinitionRow
+from hark.model.activation import Claim, Traits
+from hark.model.decisions import Decision
+from hark.model.errors import InvalidDefinition
+from hark.model.lanes import code_lane
+from hark.programs.services import FunctionServices, InputCodec
+
+
+class LaneProgram(Protocol):
+    """What runs the instances of a lane."""
+
+    traits: Traits
+
+    def run(self, claim: Claim, services: Any) -> Coroutine[Any, Any, Decision]: ...
+    def recover(self, claim: Claim, services: Any, error: BaseException) -> Coroutine[Any, Any, Decision]: ...
+
+
+class Program(LaneProgram, Protocol):
+    """A definition, however it is written, as the worker runs it."""
+
+    name: str
+    version: int
+    kind: str
+    queue: str
+    initial: str
+    source: str | None
+    digest: str | None
+    on_cancel: str | None
+
+    @property
+    def codec(self) -> InputCodec: ...
+    @property
+    def steps(self) -> dict[str, Any]: ...
+    def run(self, claim: Claim, services: FunctionServices) -> Coroutine[Any, Any, Decision]: ...
+    def recover(
+        self, claim: Claim, services: FunctionServices, error: BaseException
+    ) -> Coroutine[Any, Any, Decision]: ...
+
+
+class Registry:
+    """Programs: those of definitions by name and version, and all of them by lane."""
+
+    def __init__(self) -> None:
+        self._programs: dict[tuple[str, int], Program] = {}
+        self._by_lane: dict[str, LaneProgram] = {}
+        self._lanes: dict[str, Traits] = {}
+        self._queues: frozenset[str] = frozenset({"default"})
+
+    def add(self, program: Program) -> bool:
+        """Register a program. False when it is registered already.
+
+        Raises:
+            InvalidDefinition: Another program has this name and version.
+        """
+        key = (program.name, program.version)
+        known = self._programs.get(key)
+        if known is program:
+            return False
+        if known is not None:
+            raise InvalidDefinition(
+                f"{program.name!r} version {program.version} is registered twice, with different code. "
+                "Give one of them another name= or version=.",
+                problems=[],
+            )
+        program.codec.prepare()
+        # Copies, never changed: the clerk and the lease thread iterate over them while callers register.
+        self._programs = {**self._programs, key: program}
+        self.add_queues([program.queue])
+        self._add_lane(code_lane(*key), program)
+        return True
+
+    def add_lane(self, lane: str, program: LaneProgram) -> bool:
+        """Register what runs a lane that is not the code of a definition. False when it is registered already.
+
+        Raises:
+            InvalidDefinition: Something else runs this lane.
+        """
+        known = self._by_lane.get(lane)
+        if known is program:
+            return False
+        if known is not None:
+            raise InvalidDefinition(
+                f"{lane!r} is registered twice, with different code. Give one of them another name.", problems=[]
+            )
+        self._add_lane(lane, program)
+        return True
+
+    def _add_lane(self, lane: str, program: LaneProgram) -> None:
+        self._by_lane = {**self._by_lane, lane: program}
+        self._lanes = {**self._lanes, lane: program.traits}
+
+    def program(self, lane: str) -> LaneProgram:
+        """What runs this lane, which must be one of `lanes`."""
+        return self._by_lane[lane]
+
+    def find(self, name: str, version: int | None) -> Program | None:
+        """The program of this version, or of the newest; None when there is no code for it."""
+        if version is not None:
+            return self._programs.get((name, version))
+        versions = [v for n, v in self._programs if n == name]
+        return self._programs[(name, max(versions))] if versions else None
+
+    def rows(self) -> list[DefinitionRow]:
+        """The definitions, as they are recorded in the store."""
+        return [
+            DefinitionRow(p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest, p.on_cancel)
+            for p in self._programs.values()
+        ]
+
+    def add_queues(self, queues: Iterable[str]) -> None:
+        """Queues that instances of registered definitions, or their tasks, are started in."""
+        self._queues = self._queues.union(queues)
+
+    def queues(self) -> frozenset[str]:
+        """The queues of its definitions, and the default one."""
+        return self._queues
+
+    def lanes(self) -> dict[str, Traits]:
+        """What it can run, with the traits of each lane."""
+        return self._lanes

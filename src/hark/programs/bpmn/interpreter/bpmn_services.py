@@ -1,0 +1,17 @@
+"""What the interpreter of processes needs from outside. The worker implements it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from hark.programs.bpmn.interpreter.bpmn_graph import BpmnGraph
+from hark.programs.jobs.job_services import JobServices
+
+
+class BpmnServices(JobServices, Protocol):
+    """What the worker provides to the lane `bpmn`, in addition to JobServices."""
+
+    def process(self, definition: str, version: int) -> Awaitable[BpmnGraph]:
+        """A process, with its indexes: from the store on first use, then from memory."""
+        ...

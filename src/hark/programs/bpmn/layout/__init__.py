@@ -1,0 +1,1 @@
+"""Lay out what a BPMN file gives no coordinates."""

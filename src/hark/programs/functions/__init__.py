@@ -1,0 +1,1 @@
+"""Durable functions: `@workflow`, the context `ctx`, and the interpreter that replays the journal."""

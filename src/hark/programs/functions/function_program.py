@@ -1,0 +1,56 @@
+"""FunctionProgram: a durable function, and how a worker runs one activation of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from msgspec import Struct
+
+from hark.model.activation import Claim, Traits
+from hark.model.decisions import Decision
+from hark.programs.functions.function_session import Session
+from hark.programs.functions.replay import Replay
+from hark.programs.functions.undo import cannot_go_on
+from hark.programs.services import FunctionServices, InputCodec
+
+_TRAITS = Traits(keeps_journal=True, creates_awakeables=True, waits_while_executing=True, remembers_inbox=True)
+
+
+class FunctionProgram(Struct, eq=False):
+    """A durable function, as the interpreter needs it."""
+
+    name: str
+    version: int
+    queue: str
+    codec: InputCodec
+    function: Callable[..., Any]
+    begin: Callable[[Any, str], Coroutine[Any, Any, Any]]  # from the context and the stored input
+    context: Callable[[Replay], Any]
+    initial: str = "start"
+    kind: str = "workflow"
+    traits: Traits = _TRAITS
+    source: str | None = None
+    digest: str | None = None
+    on_cancel: str | None = None  # set per instance, once it has something to undo
+
+    @property
+    def steps(self) -> dict[str, Any]:
+        return {self.initial: self.function}
+
+    async def run(self, claim: Claim, services: FunctionServices) -> Decision:
+        session: Session | None = claim.session
+        if session is None:
+            session = claim.session = Session(self, claim, services)
+            services.watch()
+        try:
+            return await session.next_decision()
+        except BaseException:
+            session.close()
+            raise
+
+    async def recover(self, claim: Claim, services: FunctionServices, error: BaseException) -> Decision:
+        """Fail the instance: errors of its operations were raised in the function; this one is outside of it."""
+        if claim.session is not None:
+            claim.session.close()
+        return cannot_go_on(claim, error)

@@ -1,0 +1,1 @@
+"""Tasks of jobs: what runs a handler, an approval, a map, and what decides about an outcome."""

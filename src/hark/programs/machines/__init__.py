@@ -1,0 +1,1 @@
+"""Machines: a class with one method per step, and its interpreter."""
