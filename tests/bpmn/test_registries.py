@@ -99,8 +99,8 @@ def test_no_other_code_tests_for_a_kind() -> None:
 
 
 def _nodes() -> Iterator[tuple[Path, ast.AST]]:
-    for folder in ("programs/bpmn/interpreter", "programs/bpmn/file"):
-        for path in (SOURCE / folder).rglob("*.py"):
+    for folder in ("interpreter", "file", "drawing", "layout"):
+        for path in (SOURCE / "programs/bpmn" / folder).rglob("*.py"):
             if path.name not in REGISTRIES:
                 for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                     yield path, node

@@ -98,19 +98,27 @@ class History:
         for failed in decision.failed_attempts:
             failure, until = failed.failure, None
             limit = {} if failed.retries is None else {"retries": failed.retries}
-            shown: dict[str, Any] = {
-                "type": failure.type, "message": failure.message, "traceback": failure.traceback,
-                "attempt": failed.attempt,
-            }  # fmt: skip
             match failed.type:
                 case "retry":
                     self.retries += 1
                     until = self._next_attempt(decision, failed.place)
-                    self.event(claim.id, "retry", failed.step, **shown, until=_time(until), place=failed.place, **limit)
+                    self.event(
+                        claim.id, "retry", failed.step,
+                        type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
+                        until=_time(until), place=failed.place, **limit,
+                    )  # fmt: skip
                 case "undo_failed":
-                    self.event(claim.id, "undo_failed", failed.step, **shown, error=failure.text, **limit)
+                    self.event(
+                        claim.id, "undo_failed", failed.step,
+                        type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
+                        error=failure.text, **limit,
+                    )  # fmt: skip
                 case "error" | "undoing":
-                    self.event(claim.id, "error", failed.step, **shown, **limit)
+                    self.event(
+                        claim.id, "error", failed.step,
+                        type=failure.type, message=failure.message, traceback=failure.traceback, attempt=failed.attempt,
+                        **limit,
+                    )  # fmt: skip
                 case _ as never:
                     assert_never(never)
             self.failures.append(
