@@ -1,4 +1,4 @@
-"""What an interpreter needs from outside: the services of the worker, and the codec of the input."""
+"""The services of the worker for interpreters, and the codec of the input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class InboxListener(Protocol):
 
     def is_notified(self) -> bool: ...
     async def wait(self) -> None:
-        """Until it is notified."""
+        """Wait until the listener is notified."""
         ...
 
     def reset(self, seen: int) -> None:
@@ -45,14 +45,14 @@ class RunTracing(Protocol):
 
 
 class FunctionServices(StepServices, Protocol):
-    """What the worker provides to a durable function, in addition to StepServices."""
+    """The services of the worker for a durable function, in addition to StepServices."""
 
     driving: Any  # (session,) while its code runs on the event loop; the watchdog reads it
     current_thread: Callable[[], int]  # the number of the thread that calls it
 
     @property
     def tracing(self) -> RunTracing | None:
-        """None unless a tracer provider is configured."""
+        """The tracing of runs; None unless a tracer provider is configured."""
         ...
 
     @property
@@ -89,5 +89,5 @@ class InputCodec(Protocol):
         ...
 
     def dump(self, value: Any, limit: int | None = None) -> str:
-        """What `build` returned, as JSON text."""
+        """The value that `build` returned, as JSON text."""
         ...

@@ -128,7 +128,7 @@ async def _questions(store: Store, waits: Iterable[Sequence[OpenWait]]) -> dict[
 def _note(
     job: Instance, task: TaskSpec, row: InstanceRow, phase: str, workers: LiveWorkers, below: Below
 ) -> str | None:
-    """Why a task that could run does not, or something below it: no worker has what it needs."""
+    """The reason why a task that could run does not, or something below it: no worker has what it needs."""
     if below.missing:
         one, reason = below.missing[0]
         return reason if one.id.startswith(f"{job.id}.") else f"{one.definition} {one.id}: {reason}"

@@ -1,4 +1,5 @@
-"""Why an instance is where it is (D7): what it waits for, what would wake it, what blocks it, what almost woke it.
+"""Explain why an instance is where it is (D7): what it waits for, what would wake it, what blocks it, what almost woke
+it.
 
 Reads only, outside the turns, a constant number of statements. Near misses come from four places: its own inbox (a
 signal it does not wait for), `misses` (signals that were not stored), the latest signals of other instances and the
@@ -35,7 +36,8 @@ _MAX_SHOWN = 20  # near misses shown
 
 
 async def explain(store: Store, target: str, here: Container[str]) -> Why:
-    """`here`: the lanes that a worker of this process can run, which may not be in the store yet."""
+    """Explain the instance with this id or key. `here`: the lanes that a worker of this process can run, which may not
+    be in the store yet."""
     id = await instance_views.find(store, target)
     found = await store.read(reads.why_instance, id=id)
     if not found:
@@ -79,7 +81,7 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
 async def _position(
     store: Store, row: WhyInstance, children: Mapping[str, list[UnfinishedChild]], here: Container[str]
 ) -> tuple[BpmnPosition, list[Blocker]]:
-    """Where a process is, and what keeps parts of it from going on."""
+    """The position of a process, and what keeps parts of it from going on."""
     from hark.views import bpmn_why  # only programs with processes need it
 
     position = await bpmn_why.read_position(store, row)
@@ -99,7 +101,7 @@ async def _next_attempts(store: Store, row: WhyInstance, waits: Sequence[OpenWai
 
 
 def _name(row: WhyInstance) -> str:
-    """How people would address it."""
+    """The name by which people address it."""
     return row.key if row.key is not None and row.holds_key else row.id
 
 
@@ -130,7 +132,7 @@ def _summary(
 
 
 def _said_by_handler(row: WhyInstance) -> str:
-    """What the handler of a task said with its last heartbeat, and why it paused."""
+    """The details of the last heartbeat of the handler of a task, and the reason of its pause."""
     if row.task_state is None or row.status in TERMINAL:
         return ""
     state = json.load(row.task_state)
@@ -163,7 +165,7 @@ _TaskWaits = list[tuple[str, OpenWait]]  # with the name of the task
 
 
 async def _waits_of_tasks(store: Store, row: WhyInstance) -> _TaskWaits:
-    """What the tasks of a job or a process wait for; of any other instance nothing."""
+    """The waits of the tasks of a job or a process; of any other instance nothing."""
     if row.lane not in INTERPRETED or row.task_state is not None or row.status in TERMINAL:
         return []
     low, high = run_events.task_range(row.id)
@@ -188,7 +190,7 @@ async def _questions(store: Store, waits: Sequence[OpenWait]) -> dict[str | None
 
 
 def _question(asked: AwakeableRow) -> str:
-    """What an awakeable asks, and that an answer has to match a schema."""
+    """The question of an awakeable; it says so if an answer has to match a schema."""
     title = asked.title or ""
     if asked.schema is None:
         return title
@@ -230,7 +232,7 @@ def command_text(*words: str) -> str:
 
 
 def _last_heard_of(worker: WorkerRow | None, now: int) -> str:
-    """A worker that was killed looks alive until its lease ends, so say how old the news is."""
+    """The age of the last news of a worker: one that was killed looks alive until its lease ends."""
     beat = heartbeat(worker, now) if worker is not None else None
     if beat is None:
         return ""
@@ -273,7 +275,7 @@ async def _blockers(
 
 
 async def _blockers_of_tasks(store: Store, row: WhyInstance, here: Container[str]) -> list[Blocker]:
-    """Of a job: its tasks that could run and do not, because no worker has what they need."""
+    """The tasks of a job that could run and do not, because no worker has what they need."""
     if row.lane != JOB or row.task_state is not None or row.status != "awaiting_children":
         return []
     found = await job_reporting.report(store, row.id, here)
@@ -336,7 +338,8 @@ async def _misses(store: Store, row: WhyInstance, waits: Sequence[OpenWait]) -> 
 
 
 def _grouped(found: Iterable[NearMiss]) -> list[NearMiss]:
-    """One near miss for all of the same reason, kind, name and target, with their number; the latest first."""
+    """The near misses with one entry for all of the same reason, kind, name and target, with their number; the latest
+    first."""
     groups: dict[tuple[str, ...], NearMiss] = {}
     for miss in sorted(found, key=lambda miss: miss.at, reverse=True):
         group = (miss.reason, miss.kind, miss.name, miss.target)

@@ -22,16 +22,16 @@ class LeasePulse:
 
     @property
     def seconds(self) -> float | None:
-        """How long a lease lasts; None if the worker needs none."""
+        """The length of the lease in seconds; None if the worker needs none."""
         return self._seconds
 
     def left(self) -> float:
-        """How many seconds of the lease are left; 0 if it has run out."""
+        """The seconds of the lease that are left; 0 if it has run out."""
         with self._lock:
             return 0.0 if self._seconds is None else max(0.0, self._renewed + self._seconds - time.monotonic())
 
     def renewed(self, seconds: float) -> None:
-        """The lease was renewed for this long. From the lease thread."""
+        """Tell the guards that the lease was renewed for this long. From the lease thread."""
         with self._lock:
             self._seconds, self._renewed = seconds, time.monotonic()
             for channel in self._channels:
@@ -44,6 +44,6 @@ class LeasePulse:
             self._channels.add(channel)
 
     def discard(self, channel: socket.socket) -> None:
-        """Pass nothing more on to it."""
+        """Stop passing renewals on to this socket."""
         with self._lock:
             self._channels.discard(channel)

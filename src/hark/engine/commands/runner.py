@@ -30,7 +30,7 @@ _USE_PRCTL = True  # tests set it to False: as on platforms that have none
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What to run: the program with its arguments, its whole environment, its directory, and its stdin.
+    """The program to run with its arguments, its whole environment, its directory, and its stdin.
 
     `scratch` is a directory without folders in it that is removed when the command has ended.
     """
@@ -44,7 +44,7 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class CommandEnd:
-    """How a command ended.
+    """The end of a command.
 
     `exit` is its exit code, or the negative number of the signal that ended it. `stdout` is cut at the limit, and
     `stdout_bytes` is what it wrote in all. `stderr_tail` is the end of its stderr. `lease_lost`: its guard ended it,
@@ -140,7 +140,7 @@ class _Running:
         ]
 
     async def until_ended(self, timeout: float | None) -> bool:
-        """Until it has ended and all it wrote was read. True if it had to be ended because of the timeout.
+        """Wait until the command has ended and its output was read. Return True if the timeout ended it.
 
         Raises:
             Exception: What `on_stderr` raised.
@@ -156,7 +156,8 @@ class _Running:
         return timed_out
 
     async def end(self) -> None:
-        """End it if it runs. When this returns, nothing of it is left, however often the caller is cancelled."""
+        """End the command if it runs. When this returns, nothing of it is left, however often the caller is
+        cancelled."""
         self._tell_guard_to_end_it()
         cancelled: asyncio.CancelledError | None = None
         while not self._guarded.done():
@@ -194,7 +195,7 @@ class _Running:
                 self._lease.add(self._channel)  # not before: the order comes first, and whole
 
     async def _follow_guard(self) -> None:
-        """Until the guard has ended, and with it the command."""
+        """Wait until the guard has ended, and with it the command."""
         loop = asyncio.get_running_loop()
         rest = b""
         try:

@@ -45,12 +45,12 @@ class Stream(Struct, frozen=True):
 
     @property
     def is_half_full(self) -> bool:
-        """Whether it has reached half of one of its own limits."""
+        """Return True if the stream has reached half of one of its own limits."""
         return _is_above(self.size, self.most, 0.5) or _is_above(self.values, self.most_values, 0.5)
 
 
 class AccountStorage(Struct, frozen=True):
-    """What JetStream stores for the account, and how much it may store, in bytes; -1: no limit."""
+    """The bytes that JetStream stores for the account, and the bytes it may store; -1: no limit."""
 
     used: int
     most: int
@@ -84,8 +84,8 @@ class StoredValue(Struct, frozen=True):
 
     @property
     def is_readable(self) -> bool:
-        """False if the key is not UTF-8: the API shows another character for such bytes, and the NATS client ends the
-        connection when it receives them."""
+        """Return False if the key is not UTF-8: the API shows another character for such bytes, and the NATS client
+        ends the connection when it receives them."""
         return "\N{REPLACEMENT CHARACTER}" not in self.key
 
 
@@ -99,7 +99,7 @@ class SignalBucket:
         self.prefix = f"$KV.{name}."
 
     async def state(self) -> Stream | None:
-        """What the stream is like now; None if there is none."""
+        """The present state of the stream; None if there is none."""
         found = await self._info()
         return None if found is None else _stream(found)
 
@@ -150,7 +150,7 @@ class SignalBucket:
             raise
 
     def _config(self) -> dict[str, Any]:
-        """What clients expect of a bucket, with every value kept."""
+        """The settings that clients expect of a bucket, with every value kept."""
         return {
             "name": self.stream,
             "description": "Signals of Hark",
@@ -168,7 +168,7 @@ class SignalBucket:
     # -- consumers --------------------------------------------------------------------------------
 
     async def consumers(self) -> list[Consumer]:
-        """Those of Hark, the latest last. Others are of clients that watch the bucket."""
+        """The consumers of Hark, the latest last. Others are of clients that watch the bucket."""
         found: list[Consumer] = []
         offset = 0
         while True:
@@ -180,12 +180,12 @@ class SignalBucket:
                 return sorted(found)
 
     async def is_waited_for(self) -> bool:
-        """Whether a process waits for values. A reader does, except while it commits. That of a process that has ended
-        counts for the rest of its request if a program subscribes to everything."""
+        """Return True if a process waits for values. A reader does, except while it commits. The request of a process
+        that has ended still counts until it expires, if a program subscribes to everything."""
         return any(consumer.waiting for consumer in await self.consumers())
 
     async def has_consumer(self, name: str) -> bool:
-        """Whether a consumer is still there. A process that takes over deletes those of the others."""
+        """Return True if a consumer is still there. A process that takes over deletes the consumers of the others."""
         try:
             await self._connection.ask(f"CONSUMER.INFO.{self.stream}.{name}")
         except ApiError as error:
@@ -195,12 +195,12 @@ class SignalBucket:
         return True
 
     async def floor(self, name: str) -> int:
-        """Up to which sequence this consumer has acknowledged everything."""
+        """The sequence up to which this consumer has acknowledged everything."""
         found = await self._connection.ask(f"CONSUMER.INFO.{self.stream}.{name}")
         return int(found["ack_floor"]["stream_seq"])
 
     async def add_consumer(self, number: int, start: int | None) -> str:
-        """Add a durable consumer that begins with this sequence, None: with the first value. Returns its name."""
+        """Add a durable consumer that begins with this sequence; None: with the first value. Return its name."""
         name = f"hark-{number}-{secrets.token_hex(4)}"
         where = {"deliver_policy": "all"} if start is None else _from(start)
         config = {
@@ -238,7 +238,7 @@ class SignalBucket:
         return StoredValue(found["seq"], found["subject"].removeprefix(self.prefix), found["time"])
 
     async def limits(self, stream: Stream) -> AccountStorage | None:
-        """Those of the account, for a stream of this kind; None if this user may not ask for them."""
+        """The limits of the account for a stream of this kind; None if this user may not ask for them."""
         try:
             answer = await self._connection.request("$JS.API.INFO", timeout=_INFO)
         except (nats.errors.NoRespondersError, nats.errors.TimeoutError, NotAllowed):
@@ -251,7 +251,7 @@ class SignalBucket:
         return AccountStorage(account[kind], account["limits"].get(f"max_{kind}", -1))
 
     async def purge_before(self, sequence: int) -> int:
-        """Remove all values below this sequence. Returns how many there were."""
+        """Remove all values below this sequence. Return their number."""
         return int((await self._connection.ask(f"STREAM.PURGE.{self.stream}", {"seq": sequence}))["purged"])
 
 

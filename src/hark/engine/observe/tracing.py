@@ -94,8 +94,8 @@ class Tracing:
 
     @contextmanager
     def continued(self, traceparent: str) -> Iterator[None]:
-        """What is called inside of it belongs to the trace of a caller in another process, unless there is a span
-        already, as below the middleware of an application that Hark is mounted in."""
+        """Make calls inside of it part of the trace of a caller in another process, unless there is a span already, as
+        below the middleware of an application that Hark is mounted in."""
         if self._api.get_current_span().get_span_context().is_valid:
             yield
             return
@@ -155,8 +155,8 @@ class Tracing:
         span.set_status(self._api.StatusCode.ERROR, str(error))
 
     def _answered(self, answer: _Answer, result: Any, spawn: Callable[..., None]) -> None:
-        """A call about an instance is committed, or was refused. Its span belongs to the trace of the instance, which
-        is read once for all calls that were committed meanwhile."""
+        """End the span of a call about an instance that is committed, or was refused. Its span belongs to the trace of
+        the instance, which is read once for all calls that were committed meanwhile."""
         answer.ended = time.time_ns()
         answer.instance = _instance_of(result)
         if isinstance(result, BaseException):
@@ -242,7 +242,7 @@ class Tracing:
                 break
 
     def decided(self, claim: Claim, decision: Decision) -> None:
-        """The code has returned an outcome: end the span, unless a function goes on after the commit."""
+        """End the span of code that has returned an outcome, unless a function goes on after the commit."""
         activation: ActivationSpan = claim.span
         activation.running = False
         if not decision.move.ends_step:
@@ -269,7 +269,7 @@ class Tracing:
             yield partial(self._record, span)
 
     def _record(self, span: Span, failure: Failure) -> None:
-        """A failed attempt."""
+        """Record a failed attempt."""
         about = {"exception.type": failure.type or "", "exception.message": failure.message}
         span.add_event("exception", about | {"exception.stacktrace": failure.traceback or ""})
         span.set_attribute("error.type", failure.type or "")

@@ -1,4 +1,4 @@
-"""DefinitionSources: what the interpreters of jobs and processes, and the programs of tasks, read of the store."""
+"""DefinitionSources: reads the definitions and rows that interpreters and task programs need from the store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DefinitionSources:
         self.forget()
 
     def forget(self) -> None:
-        """The app may be opened on another store, which has versions and instances of its own."""
+        """Forget everything: the app may be opened on another store, which has versions and instances of its own."""
         self._jobs: dict[tuple[str, int], JobGraph] = {}
         self._processes: dict[tuple[str, int], BpmnGraph] = {}
         self._variables: OrderedDict[str, _KeptVariables] = OrderedDict()
@@ -103,7 +103,7 @@ class DefinitionSources:
         return bytes(load_job_state(state).inputs).decode()
 
     async def unknown_gates(self, names: Iterable[str]) -> list[str]:
-        """Those of these gates that neither this process nor a worker on this store has registered."""
+        """The gates that neither this process nor a worker on this store has registered."""
         unknown = [name for name in names if gate_lane(name) not in self._registry.lanes()]
         workers = await self._read(lambda store: store.read(reads.all_workers)) if unknown else ()
         elsewhere = {lane for row in workers for lane in row.definitions.split(",")}
@@ -111,7 +111,7 @@ class DefinitionSources:
 
     async def variables(self, process: str, epoch: int, since: int) -> Mapping[str, Any]:
         """The variables that a process has at this epoch or a later one; it was at an earlier one at `since`, µs. Its
-        tasks share them. What was read before `since` may be of an earlier instance with the same id."""
+        tasks share them. A read before `since` may be of an earlier instance with the same id."""
         kept = self._variables.get(process)
         if kept is None:
             kept = self._variables[process] = _KeptVariables(process)
@@ -165,7 +165,7 @@ class _KeptVariables:
             return self.last.variables
 
     def _decoded(self, text: str) -> dict[str, Any]:
-        """The variables in a state: those that were read before, if they are the same. Each end of a task changes the
+        """The variables in a state: those that were read before, if they are equal. Each end of a task changes the
         state of its process, and few change the variables."""
         if self._beginning and text.startswith(self._beginning):
             return self.last.variables
@@ -177,7 +177,7 @@ class _KeptVariables:
 
 
 class _StoredVariables(msgspec.Struct):
-    """What is read of the state of a process (programs/bpmn/interpreter/instance_state.py)."""
+    """The part of the state of a process that is read (programs/bpmn/interpreter/instance_state.py)."""
 
     variables: msgspec.Raw = msgspec.Raw(b"{}")
 

@@ -16,7 +16,7 @@ class LocalWorker(Protocol):
 
     @property
     def open(self) -> bool:
-        """False while it stops: it claims nothing more."""
+        """Return False while the worker stops: it claims nothing more."""
         ...
 
     def capacity(self, commits: Sequence[Commit]) -> Capacity | None:

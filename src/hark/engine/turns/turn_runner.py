@@ -46,9 +46,9 @@ class FinishedTurn(NamedTuple):
 
     result: TurnResult
     items: list[Queued]
-    """Its requests."""
+    """The requests of the turn."""
     claimed: bool
-    """It has claimed what the worker had room for."""
+    """The turn has claimed what the worker had room for."""
 
 
 class TurnRunner:
@@ -167,7 +167,7 @@ class TurnRunner:
             raise
 
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
-        """After a connection that was lost in COMMIT.
+        """Find out whether a turn was committed whose connection was lost in COMMIT.
 
         A server that crashed gives the number of a forgotten transaction to the next one, so «committed» counts only
         if rows of this turn prove it.
@@ -184,7 +184,7 @@ class TurnRunner:
 
     async def _find_out(self, outcome: Callable[[], Awaitable[bool]], items: list[Queued]) -> bool:
         """Ask for the outcome of a transaction until the database answers; never guess. Callers do not wait for longer
-        than in any other outage: they are told that the outcome is unknown."""
+        than in any other outage: their error says that the outcome is unknown."""
         since = time.monotonic()
         while True:
             left = since + caller_errors.PATIENCE - time.monotonic()
@@ -240,7 +240,7 @@ class TurnRunner:
         return kept
 
     async def _halve(self, items: list[Queued], error: Exception) -> AsyncIterator[FinishedTurn]:
-        """A request that the store refuses must not fail the others: halve, in order, until it is alone."""
+        """Halve the requests, in order, until the refused one is alone: it must not fail the others."""
         if not items:
             raise error
         items = self._answer_bucket(items, error)
@@ -284,7 +284,7 @@ class TurnRunner:
 
 
 def _make_work(requests: Sequence[Request]) -> bool:
-    """Return True if these may make an instance claimable.
+    """Return True if these requests may make an instance claimable.
 
     A note does so only by giving back a signal; what it wakes is claimed in the next turn.
     """

@@ -1,4 +1,4 @@
-"""Slots: the claims a worker holds, and how many more each of its queues can take.
+"""Slots: counts the claims a worker holds, and how many more each of its queues can take.
 
 Counted on the clerk's thread, in the turn that changes it: a claim is never made for a slot that is taken.
 """
@@ -20,7 +20,7 @@ _GRAPHS = 100  # of the queue of the interpreters; as many as the largest queue 
 
 class Slots:
     def __init__(self, owner: str, registry: Registry, queues: dict[str, int] | None) -> None:
-        """`queues`: how many slots each queue has; None: the default for every queue of the registry."""
+        """Count the slots of these queues; None: the default for every queue of the registry."""
         if queues is not None and not isinstance(queues, dict):
             raise InvalidInput(f"queues={queues!r}: give a dict of queue names and how many of each run at once.")
         for queue, size in (queues or {}).items():
@@ -46,7 +46,8 @@ class Slots:
         return {**sizes, GRAPHS: max((_GRAPHS, *sizes.values()))}
 
     def capacity(self, commits: Sequence[Commit], in_memory: Mapping[str, int]) -> Capacity:
-        """What can be claimed, with the slots that these outcomes free when they are committed."""
+        """The number of instances that can be claimed, with the slots that these outcomes free when they are
+        committed."""
         free = {queue: size - self._taken.get(queue, 0) for queue, size in self._sizes().items()}
         for commit in commits:
             queue = commit.claim.queue
@@ -56,13 +57,14 @@ class Slots:
         return Capacity(self._owner, free, self._registry.lanes(), in_memory=in_memory)
 
     def take(self, claims: Iterable[Claim]) -> None:
-        """A slot for each of these. After `free`: an instance that parked and was woken in one turn is in both."""
+        """Take a slot for each of these. After `free`: an instance that parked and was woken in one turn is in both."""
         for claim in claims:
             self._claims[claim.id] = claim
             self._taken[claim.queue] = self._taken.get(claim.queue, 0) + 1
 
     def free(self, claim: Claim) -> bool:
-        """Free the slot of this claim. False if it has none: it was abandoned, and maybe its instance claimed again."""
+        """Free the slot of this claim. Return False if it has none: it was abandoned, and maybe its instance claimed
+        again."""
         if self._claims.get(claim.id) is not claim:
             return False
         del self._claims[claim.id]

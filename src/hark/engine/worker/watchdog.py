@@ -24,7 +24,7 @@ class Watched(Protocol):
 
 class LoopWatchdog:
     def __init__(self, services: Watched, thread: int) -> None:
-        """`thread`: the id of the thread whose loop runs the functions."""
+        """Watch the thread with this id, whose loop runs the functions."""
         self._services = services
         self._watched_thread = thread
         self._closed = threading.Event()

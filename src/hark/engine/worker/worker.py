@@ -68,12 +68,12 @@ class Worker:
 
     @property
     def open(self) -> bool:
-        """Whether it claims work: not when it stops or has stopped."""
+        """Return True while the worker claims work: not when it stops or has stopped."""
         return self._activations.open
 
     @property
     def tally(self) -> dict[str, int]:
-        """How many steps it ran (`steps`), and how many outcomes of each kind."""
+        """The number of steps it ran (`steps`), and of outcomes of each kind."""
         return self._activations.tally
 
     # -- starting and stopping, on the worker's loop -----------------------------------------------

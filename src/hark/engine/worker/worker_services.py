@@ -1,4 +1,4 @@
-"""WorkerServices: what steps and functions use of the process they run in. Implements programs/services.py."""
+"""WorkerServices: gives steps and functions what they use of their process. Implements programs/services.py."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class WorkerServices(HandlerSupport):
         link: Callable[[str, str, int | None], str],
         sources: DefinitionSources,
     ) -> None:
-        """`new` makes a start of a definition, an input and options, and `link` the signed address of an awakeable;
-        `sources` reads what jobs and processes need."""
+        """Take `new`, which makes a start of a definition, an input and options, `link`, which makes the signed address
+        of an awakeable, and `sources`, which reads what jobs and processes need."""
         super().__init__(clerk)
         self.max_payload = max_payload
         self.new = new

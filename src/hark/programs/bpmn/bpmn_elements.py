@@ -53,12 +53,12 @@ class ElementRow(NamedTuple):
 
     @property
     def is_activity(self) -> bool:
-        """Whether it is a task, a sub-process or a call activity."""
+        """Return True if the element is a task, a sub-process or a call activity."""
         return self.family in ("task", "subprocess", "call")
 
 
 class EventKindRow(NamedTuple):
-    """What an event can catch or throw.
+    """A kind of event that can be caught or thrown.
 
     Attributes:
         tag: The name of its definition in the file; None: an event without a definition.

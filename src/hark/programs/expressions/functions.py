@@ -78,7 +78,7 @@ def _length(budget: Budget, value: Any) -> int:
 
 @_function("empty(value)", 1)
 def _empty(budget: Budget, value: Any) -> bool:
-    """True of null and of a text, list or object without content."""
+    """Return True for null and for a text, list or object without content."""
     return kind_of(value) in ("null", "text", "list", "object") and not value
 
 
@@ -133,7 +133,7 @@ def _join(budget: Budget, items: Any, separator: Any = "") -> str:
 
 @_function("contains(text or list, part)", 2)
 def contains(budget: Budget, whole: Any, part: Any) -> bool:
-    """Whether a text has this part, a list this item, or an object this key."""
+    """Return True if a text has this part, a list this item, or an object this key."""
     match _need(whole, "contains", "text", "list", "object"):
         case str():
             if not isinstance(part, str):

@@ -1,4 +1,4 @@
-"""What the parsers of all syntaxes share: reading tokens, building nodes, and the limits of a tree."""
+"""The common parts of all parsers: reading tokens, building nodes, and the limits of a tree."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class TokenReader:
         return token
 
     def is_next(self, kind: Kind, *values: Any) -> bool:
-        """Whether the next token is of this kind and has one of these values."""
+        """Return True if the next token is of this kind and has one of these values."""
         token = self._tokens[self._next]
         return token.kind == kind and token.value in values
 
     def take_if(self, kind: Kind, value: str) -> bool:
-        """Take the next token if it is this one, and say so."""
+        """Take the next token if it is this one. Return whether it was."""
         if found := self.is_next(kind, value):
             self._next += 1
         return found
@@ -60,7 +60,7 @@ class TokenReader:
         return ExpressionError(message, self.text, at)
 
     def descend(self, at: int) -> None:
-        """Enter one more level; raises if there are too many."""
+        """Enter one more level; raise if there are too many."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self.error(f"The expression is nested over {MAX_DEPTH} levels", at)

@@ -148,7 +148,8 @@ _PREFIXED_COMPARISONS: Final[dict[str, ComparisonOperator]] = {
 
 
 def _calls_prefixed(reader: TokenReader, prefix: Lexeme) -> bool:
-    """Whether `vars` is the prefix of a function. `a ? vars : f(x)` is not one: there is a space before the colon."""
+    """Return True if `vars` is the prefix of a function. `a ? vars : f(x)` is not one: there is a space before the
+    colon."""
     colon, name, bracket = (reader.peek(further) for further in range(3))
     follows = colon.kind == "sign" and colon.value == ":" and colon.at == prefix.at + len(prefix.value)
     return follows and name.kind == "name" and bracket.kind == "sign" and bracket.value == "("

@@ -72,7 +72,7 @@ def _expression(reader: TokenReader, least: int) -> Node:
 
 
 def _combine(reader: TokenReader, left: Node, least: int) -> Node | None:
-    """`left` with the operator that follows it and its right side; None if none follows that binds so tightly."""
+    """Read the operator that follows `left`, and its right side; None if none follows that binds so tightly."""
     token = reader.peek()
     match token.kind, token.value:
         case ("sign", "+" | "-" as operator) if least <= _SUM:

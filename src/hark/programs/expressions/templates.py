@@ -29,7 +29,7 @@ _SHORT = 4096  # characters; a longer text is compiled each time: the callers th
 
 @dataclass(frozen=True)
 class _Markup:
-    """How a syntax marks an expression in a text."""
+    """The marks of an expression in a text, in one syntax."""
 
     parse: Callable[..., tuple[Node, int]]
     opening: re.Pattern[str]
@@ -62,7 +62,7 @@ class Expression:
     tree: Node
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        """Its value. Raises ExpressionError."""
+        """The value of the expression. Raises ExpressionError."""
         return Evaluation(self.text, variables).value(self.tree)
 
 
@@ -74,7 +74,8 @@ class CompiledCondition:
     tree: Node
 
     def holds(self, variables: Mapping[str, Any]) -> bool:
-        """Whether it is true; null counts as false. Any other value raises ExpressionError, as a mistake in it does."""
+        """Return True if it is true; null counts as false. Any other value raises ExpressionError, as a mistake in it
+        does."""
         return Evaluation(self.text, variables).truth(self.tree, "A condition")
 
 
@@ -88,7 +89,7 @@ class Template:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it has no expression."""
+        """Return True if the template has no expression."""
         return not any(isinstance(piece, Output) for piece in self.pieces)
 
     def render(self, variables: Mapping[str, Any]) -> Any:

@@ -44,11 +44,11 @@ class Promise(Generic[T]):
         return self.value_or_raise()
 
     def mark_awaited(self) -> None:
-        """Note that the code awaits it: what is never awaited is reported when the function returns."""
+        """Note that the code awaits it. A promise that is never awaited is reported when the function returns."""
         self.awaited = True
 
     def withdrawn_error(self) -> BaseException:
-        """What awaiting this promise raises once it is withdrawn."""
+        """The error that awaiting this promise raises once it is withdrawn."""
         return InvalidOutcome(
             "This operation was withdrawn: ctx.first was decided by another one, or another one of ctx.gather failed. "
             "Start the operation again if you still need its result."
@@ -174,7 +174,7 @@ class Branches:
         return branch
 
     def unfinished(self) -> list[Branch]:
-        """Those that have not ended, without the function itself."""
+        """The branches that have not ended, without the function itself."""
         return [branch for branch in self._by_coroutine.values() if not branch.done and branch is not self.root]
 
     def close(self) -> None:
@@ -183,7 +183,7 @@ class Branches:
 
 
 class Gather(Promise[Any]):
-    """All parts, as a list in order. The first part that fails fails it, and the others are withdrawn; unless
+    """A list of all parts, in order. The first part that fails fails it, and the others are withdrawn; unless
     exceptions are results too."""
 
     def __init__(self, parts: Sequence[Promise[Any]], return_exceptions: bool = False) -> None:
@@ -260,7 +260,7 @@ def _call_when_done(part: Promise[Any], callback: Callable[[Promise[Any]], None]
 
 
 def _mark_awaited(whole: Promise[Any], parts: Sequence[Promise[Any]]) -> None:
-    """To await a gather or a first is to await its parts."""
+    """Mark the parts of a gather or a first as awaited."""
     whole.awaited = True
     for part in parts:
         part.mark_awaited()

@@ -1,4 +1,5 @@
-"""What a durable function can call: `ctx`. Each call gets an entry in the journal; awaiting it gives the result."""
+"""FunctionContext: the calls of a durable function, `ctx`. Each call gets an entry in the journal; awaiting it gives
+the result."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ _SKIPPED_BECAUSE = {
 
 
 async def run_job(claim: Claim, services: JobServices) -> Decision:
-    """One activation of a job."""
+    """Run one activation of a job."""
     graph = await services.graph(claim.definition, claim.version)
     return await _Activation(claim, services, graph).run()
 
@@ -137,8 +137,8 @@ class _Activation:
                 self._undo_ended(ended)
 
     async def _take_ends_before_cancel(self, progress: JobProgress) -> None:
-        """The cancel of the job has removed its wait, and the ends that it had not taken: they are read from the rows
-        of the tasks."""
+        """Take the ends of tasks that came before a cancel of the job: the cancel has removed its wait and these ends,
+        so they are read from the rows of the tasks."""
         self._state.cancelling = True  # so that no failure regresses the job
         started = progress.numbers_of(STARTED)
         ids = {task_id(self._claim.id, number, progress.generation(number)): number for number in started}
@@ -150,8 +150,8 @@ class _Activation:
         await self._find_completed_before(progress)
 
     async def _find_completed_before(self, progress: JobProgress) -> None:
-        """Tasks of older generations that completed when a regression was about to cancel them, and whose ends were not
-        taken: they are to be undone too."""
+        """Find the tasks of older generations that completed when a regression was about to cancel them, and whose ends
+        were not taken: they are to be undone too."""
         state, job = self._state, self._claim.id
         known = {*state.undo, *state.undone, state.undoing}
         older = {
@@ -176,7 +176,7 @@ class _Activation:
         self._state.undoing = None
 
     async def _repeat_undo(self) -> None:
-        """A cancel of the job has cancelled the undo that was running: it runs again, unless it had ended."""
+        """Repeat the undo that a cancel of the job has cancelled, unless it had ended."""
         if self._state.undoing is None:
             return
         id = undo_id(task_id(self._claim.id, *self._state.undoing))

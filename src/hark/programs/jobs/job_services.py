@@ -1,4 +1,4 @@
-"""What the interpreter of jobs and the programs of tasks need from outside. The worker implements it."""
+"""The services of the worker for the interpreter of jobs and the programs of tasks. The worker implements them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ class TaskReply(Protocol[T_co]):
     """The result of a call: `await` it, or call `.result()` in a thread."""
 
     def __await__(self) -> Generator[Any, None, T_co]: ...
-    def result(self, timeout: float | None = None) -> T_co:
-        """Block until the result is there."""
-        ...
+    def result(self, timeout: float | None = None) -> T_co: ...
 
 
 class RunningHandler(Protocol):
@@ -42,7 +40,7 @@ class RunningHandler(Protocol):
 
 
 class JobServices(FunctionServices, Protocol):
-    """What the worker provides to the lane `job`, in addition to FunctionServices."""
+    """The services of the worker for the lane `job`, in addition to FunctionServices."""
 
     def graph(self, definition: str, version: int) -> Awaitable[JobGraph]:
         """The spec of a job, with its indexes: from the store on first use, then from memory."""
@@ -62,7 +60,7 @@ class JobServices(FunctionServices, Protocol):
         ...
 
     def unknown_gates(self, names: Iterable[str]) -> Awaitable[list[str]]:
-        """Those of these gates that neither this process nor a worker on this store has registered."""
+        """The gates that neither this process nor a worker on this store has registered."""
         ...
 
     def note(self, note: AnyNote) -> TaskReply[Any]:
@@ -71,7 +69,7 @@ class JobServices(FunctionServices, Protocol):
 
 
 class TaskServices(JobServices, Protocol):
-    """What the worker provides to the handler of a task, in addition to JobServices."""
+    """The services of the worker for the handler of a task, in addition to JobServices."""
 
     @property
     def linger(self) -> float:
@@ -90,12 +88,12 @@ class TaskServices(JobServices, Protocol):
 
     @property
     def stopping(self) -> bool:
-        """Whether the worker stops: a handler that begins to wait parks its task at once."""
+        """Return True if the worker stops: a handler that begins to wait parks its task at once."""
         ...
 
     def begin(self, work: Coroutine[Any, Any, T], *, given_up: Callable[[], None] | None = None) -> TaskReply[T]:
-        """Run a coroutine on the worker's loop. From any thread. `given_up`: it is a wait. It ends when the task that
-        awaits the reply is cancelled, and this is called."""
+        """Run a coroutine on the worker's loop. From any thread. `given_up` marks a wait: it ends when the asyncio task
+        that awaits the reply is cancelled, and this is called."""
         ...
 
     def call_handler(self, handler: Callable[..., Any], *args: Any) -> Awaitable[Any]:
@@ -103,7 +101,7 @@ class TaskServices(JobServices, Protocol):
         ...
 
     def done(self) -> TaskReply[None]:
-        """The result of a call that need not be waited for."""
+        """Return the result of a call that need not be waited for."""
         ...
 
     def stream_delay(self, size: int) -> float:

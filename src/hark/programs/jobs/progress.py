@@ -35,7 +35,7 @@ _COUNTS_AS_FAILED = FAILURES | {UNREACHED}
 
 
 class Regression(Struct, frozen=True):
-    """A task failed, and the job begins again at an earlier one."""
+    """A regression: a task failed, and the job begins again at an earlier one."""
 
     task: int
     to: int
@@ -81,16 +81,16 @@ class JobProgress:
 
     @property
     def finished(self) -> bool:
-        """Whether no task will start or end any more."""
+        """Return True if no task will start or end any more."""
         return self._unfinished_normal == 0 == self._unfinished_finals
 
     @property
     def failed(self) -> bool:
-        """Whether a task has failed or was cancelled."""
+        """Return True if a task has failed or was cancelled."""
         return not FAILURES.isdisjoint(self._letters)
 
     def absent(self, number: int) -> tuple[str, str | None] | None:
-        """How a task ended that has no row: its status and its error. None: it has one, or was skipped."""
+        """The status and the error of a task without a row. None: it has a row, or was skipped."""
         letter = self._letters[number]
         return (SHOWN[letter], self.state.errors.get(number)) if letter in (NOT_STARTED, INVALID) else None
 
@@ -102,12 +102,12 @@ class JobProgress:
     # -- what has happened ---------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The first activation: every task that needs none may start."""
+        """Let every task start that needs none. Called by the first activation."""
         self._look_at(number for number, needs in enumerate(self.graph.needs) if not needs)
         self._open_finals()
 
     def ended(self, number: int, generation: int, status: str, error: str = "") -> None:
-        """The row of a task has ended. The end of an older generation changes nothing, except that what it has
+        """Take the end of the row of a task. The end of an older generation changes nothing, except that what it has
         completed is to be undone."""
         letter = OF_STATUS[status]
         task = self.graph.tasks[number]
@@ -133,31 +133,31 @@ class JobProgress:
             self._fail_fast(number)
 
     def start(self, number: int) -> None:
-        """A ready task starts."""
+        """Start a ready task."""
         self._letters[number] = STARTED
         self.starts[number] = None
 
     def take_row(self, number: int) -> bool:
-        """Whether a task that starts has a row already, which runs again. Called once for each of `starts`."""
+        """Return True if a task that starts has a row already, which runs again. Called once for each of `starts`."""
         if number not in self._again:
             return False
         self._again.remove(number)
         return True
 
     def skip(self, number: int) -> None:
-        """A ready task does not start: its condition does not hold."""
+        """Skip a ready task whose condition does not hold."""
         self.skipped.append((number, SKIPPED))
         self._set(number, SKIPPED)
 
     def refuse(self, number: int, error: str) -> None:
-        """A ready task cannot start: its condition or a template is wrong."""
+        """Refuse a ready task that cannot start: its condition or a template is wrong."""
         self.state.errors[number] = error
         self._set(number, INVALID)
         self._fail_fast(number)
 
     def cancel(self) -> None:
-        """The job was cancelled, and its tasks with it: only its finally tasks and its undos still run. Tasks that
-        had ended before are told first, after `cancelling` is set."""
+        """Cancel the job, with its tasks: only its finally tasks and its undos still run. Tasks that had ended before
+        are reported first, after `cancelling` is set."""
         self.state.cancelling = True
         for number, letter in enumerate(self._letters):
             if letter == STARTED:
@@ -167,7 +167,7 @@ class JobProgress:
         self._open_finals()
 
     def retry(self) -> None:
-        """A failed job runs again: what failed runs again in its own row, and what depends on it follows.
+        """Run a failed job again: what failed runs again in its own row, and what depends on it follows.
 
         What was undone, and what ran after a task that runs again, starts as a new generation. Attempts and regressions
         are counted from the beginning."""
@@ -229,7 +229,7 @@ class JobProgress:
             self._candidates[number] = None
 
     def _set(self, number: int, letter: str) -> None:
-        """A task ends with this letter; those that need it may be ready."""
+        """End a task with this letter; those that need it may be ready."""
         if self._letters[number] in UNFINISHED:
             if number < self.graph.normal:
                 self._unfinished_normal -= 1
@@ -244,7 +244,7 @@ class JobProgress:
             self._look_at(self.graph.finals)
 
     def _is_cancelled_fast(self, number: int) -> bool:
-        """Whether a task that has failed was to be cancelled, because another one has failed."""
+        """Return True if a task that has failed was to be cancelled, because another one has failed."""
         if not self.graph.spec.fail_fast or number >= self.graph.normal:
             return False
         is_kept = self.graph.tasks[number].when != "all_success"

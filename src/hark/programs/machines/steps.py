@@ -55,7 +55,7 @@ _TRAITS = Traits()  # a step waits only by its outcome, and creates no awakeable
 
 
 class StepServices(Protocol):
-    """What the worker provides to a step."""
+    """The services of the worker for a step."""
 
     max_payload: int
 
@@ -184,7 +184,7 @@ class Context(Generic[S]):
 
     @property
     def timed_out(self) -> bool:
-        """Whether the timeout or deadline of the `Await` that led to this step has passed."""
+        """Return True if the timeout or deadline of the `Await` that led to this step has passed."""
         return any(row.kind == "timer" for row in self._claim.inbox)
 
     @property
@@ -362,7 +362,7 @@ async def recover(program: StepProgram, claim: Claim, services: StepServices, er
 
 
 def _with_failure(decision: Decision, claim: Claim, failure: Failure) -> Decision:
-    """What `handle` decided, with the error it was given: nothing fails silently (X9)."""
+    """The decision of `handle`, with the error it was given: nothing fails silently (X9)."""
     if decision.label in ("retry", "stop"):
         decision.failure = failure
         if isinstance(decision.move, Finish):

@@ -1,4 +1,4 @@
-"""Read what a BPMN file has to draw. Files that deploy refuses are read too: what is missing is left out.
+"""Read the figures and wires of a BPMN file. Files that deploy refuses are read too: what is missing is left out.
 
 Places are not read here: see drawing_coordinates.py.
 """

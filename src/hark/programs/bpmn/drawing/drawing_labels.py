@@ -1,4 +1,4 @@
-"""Texts: in figures, beside them, and at wires."""
+"""Draw texts: in figures, beside them, and at wires."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def class_of(size: float) -> str:
 
 
 def _tries(text: str) -> Iterator[tuple[str, float]]:
-    """How to draw a text, the best first: with its line breaks, without them, smaller."""
+    """The ways to draw a text, the best first: with its line breaks, without them, smaller."""
     if "\n" in text:
         yield text, SIZE
     for size in _SIZES:

@@ -79,7 +79,7 @@ def _paragraph(text: str, room: float, size: float) -> list[str]:
 
 
 def _cut(word: str, room: float, size: float) -> int:
-    """How many characters of a word fit; at a seam such as `_` or `-` if there is one in the second half."""
+    """The number of characters of a word that fit; at a seam such as `_` or `-` if there is one in the second half."""
     taken = 0.0
     end = len(word)
     for index, character in enumerate(word):

@@ -64,7 +64,7 @@ HARMLESS_ATTRIBUTES = frozenset(
 NOTES = {
     "initiator": "Hark does not know who starts an instance. If the process uses the variable, start it with one",
 }
-"""What people should know about a harmless attribute."""
+"""The notes for people about a harmless attribute."""
 
 HARMLESS_ELEMENTS = frozenset(
     [f"{vendor}:{name}" for vendor in VENDORS for name in (

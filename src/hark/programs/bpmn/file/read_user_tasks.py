@@ -1,4 +1,4 @@
-"""User tasks: who they are for, until when, and what they ask."""
+"""Read user tasks: the people they are for, the due date, and the question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes and flows of a process: which there are, in which scope, and what they connect.
+"""Find the nodes and flows of a process: their scopes, and what the flows connect.
 
 What a node does is read later (read_nodes.py): it may refer to nodes that come after it.
 """

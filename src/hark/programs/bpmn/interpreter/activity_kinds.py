@@ -69,13 +69,13 @@ class ChildActivity(Activity):
 
 
 class ServiceTask(ChildActivity):
-    """Its child is the service task that a handler runs."""
+    """Has a child: the service task that a handler runs."""
 
     has_handler = True
 
 
 class CallActivity(ChildActivity):
-    """Its child is an instance of the process that it calls."""
+    """Has a child: an instance of the process that it calls."""
 
 
 class SubProcess(Activity):

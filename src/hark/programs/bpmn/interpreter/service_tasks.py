@@ -127,8 +127,8 @@ def _first_state(claim: Claim, number: int, local: Mapping[str, Any], root: Mapp
 
 
 def _is_small(*values: Any) -> bool:
-    """False if the JSON of these is certainly longer than a task's state may embed. It looks at no more of them than
-    it needs: thousands of tasks may start beside the same large variables."""
+    """Return False if the JSON of these is certainly longer than a task's state may embed. It looks at no more of them
+    than it needs: thousands of tasks may start beside the same large variables."""
     left, size = list(values), 0
     while left:
         value = left.pop()

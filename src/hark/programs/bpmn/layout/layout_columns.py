@@ -1,4 +1,4 @@
-"""One part of a scope: nodes that flows join, in columns from left to right, with the ways of their flows."""
+"""Lay out one part of a scope: nodes that flows join, in columns from left to right, with the ways of their flows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Part:
 
 
 def is_edge(wire: Wire) -> bool:
-    """Whether a wire sets the order of columns: a flow, or what joins an activity with its compensation."""
+    """Return True if a wire sets the order of columns: a flow, or what joins an activity with its compensation."""
     if wire.tag == "bpmn:sequenceFlow":
         return True
     ends = (wire.source, wire.target)
@@ -139,7 +139,7 @@ def _spread(cell: Cell) -> float:
 
 
 def _used_corners(wires: list[Wire], routes: Routes, cells: Mapping[Figure, Cell]) -> dict[Figure, set[bool]]:
-    """Which corners of gateways have a line: the upper one (False), the lower one (True)."""
+    """The corners of gateways that have a line: the upper one (False), the lower one (True)."""
     found: dict[Figure, set[bool]] = {}
     for wire in wires:
         way = routes.points[wire]

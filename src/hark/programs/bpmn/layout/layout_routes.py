@@ -1,4 +1,4 @@
-"""The ways of edges between columns: horizontal in a column, vertical in tracks between two of them."""
+"""Choose the ways of edges between columns: horizontal in a column, vertical in tracks between two of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRACK, SIDE, AROUND, CLEAR = 12.0, 22.0, 16.0, 10.0
 
 @dataclass(slots=True, eq=False)
 class Routes:
-    """Where columns and edges are.
+    """The places of columns and edges.
 
     Attributes:
         starts: The height at which each edge leaves its source.
@@ -158,7 +158,8 @@ def _straighten(layers: Layers) -> None:
 
 
 def _is_free(column: list[Cell], gateway: Cell, height: float) -> bool:
-    """Whether an upright line from a gateway to a height, and a level one there, touch no other cell of its column."""
+    """Return True if an upright line from a gateway to a height, and a level one there, touch no other cell of its
+    column."""
     if abs(height - gateway.y) < gateway.top + 4:
         return False
     low, high = min(gateway.y, height) - CLEAR, max(gateway.y, height) + CLEAR

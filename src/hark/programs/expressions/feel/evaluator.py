@@ -46,7 +46,7 @@ from hark.programs.expressions.tree import (
 
 
 class FeelEvaluation:
-    """One evaluation of one compiled text: its variables, and what is left of its budget."""
+    """An evaluation of one compiled text: its variables, and what is left of its budget."""
 
     __slots__ = ("_now", "_scopes", "_text", "_variables", "budget")
 
@@ -107,7 +107,8 @@ class FeelEvaluation:
         return numbers.negative(value) if numbers.is_number(value) else temporal_arithmetic.negative(value)
 
     def _arithmetic(self, node: Arithmetic) -> Any:
-        """The left side is walked in a loop: `a + b + c + …` may be long, and each level would need a frame."""
+        """Calculate. The left side is walked in a loop: `a + b + c + …` may be long, and each level would need a
+        frame."""
         waiting = [node]
         while isinstance(first := waiting[-1].left, Arithmetic):
             self.budget.spend()
@@ -139,7 +140,7 @@ class FeelEvaluation:
         return compare(operator, left, right, self.budget)
 
     def _logical(self, node: Logical) -> bool | None:
-        """`and` and `or` of three values; what is neither true nor false counts as null."""
+        """Combine with `and` or `or` of three values; what is neither true nor false counts as null."""
         decisive: bool = node.operator == "or"
         unknown = False
         for operand in node.operands:
@@ -312,7 +313,7 @@ def _item(items: Any, number: Any) -> Any:
 
 
 def _is_read(node: Node) -> bool:
-    """Whether the value is one of the variables, or a part of one: it is JSON already."""
+    """Return True if the value is one of the variables, or a part of one: it is JSON already."""
     while isinstance(node, Attribute):
         node = node.of
     return isinstance(node, Variable)

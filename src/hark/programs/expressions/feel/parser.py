@@ -73,7 +73,7 @@ def _leftover(reader: TokenReader) -> ExpressionError:
 
 
 def _expression(reader: TokenReader, least: int) -> Node:
-    """An expression whose operators bind at least this tightly."""
+    """Read an expression whose operators bind at least this tightly."""
     reader.descend(reader.peek().at)
     left = _operand(reader)
     while (combined := _combine(reader, left, least)) is not None:
@@ -83,7 +83,7 @@ def _expression(reader: TokenReader, least: int) -> Node:
 
 
 def _combine(reader: TokenReader, left: Node, least: int) -> Node | None:
-    """`left` with the operator that follows it and its right side; None if none follows that binds so tightly."""
+    """Read the operator that follows `left`, and its right side; None if none follows that binds so tightly."""
     token = reader.peek()
     match token.kind, token.value:
         case ("sign", operator) if operator in _ARITHMETIC and least <= _ARITHMETIC[operator]:
@@ -287,7 +287,7 @@ def _postfix(reader: TokenReader, node: Node) -> Node:
 
 
 def _closes_range(reader: TokenReader) -> bool:
-    """Whether this `[` is the end of a range: `]1..3[`. A filter would go on with a value."""
+    """Return True if this `[` is the end of a range: `]1..3[`. A filter would go on with a value."""
     if not reader.range_ends:
         return False
     following = reader.peek(1)

@@ -1,4 +1,4 @@
-"""How FEEL functions are declared: a name, the types of their parameters, and what they do.
+"""Declare FEEL functions: the name of each, the types of its parameters, and the code.
 
 An argument that does not fit its parameter makes the call null, as does a wrong number of arguments. Before that, FEEL
 converts between a value and the list that has only this value.

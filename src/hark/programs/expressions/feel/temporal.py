@@ -1,4 +1,4 @@
-"""The dates, times and durations of FEEL, how they are read and written, and their properties.
+"""Read and write the dates, times and durations of FEEL, and give their properties.
 
 Years may have up to nine digits and be negative, so Python's own types do not do. `zone` is an offset in seconds, the
 IANA name of a time zone, or None for a local time.
@@ -117,7 +117,7 @@ def _zone_text(zone: Zone) -> str:
 
 
 def new_date(year: int, month: int, day: int) -> FeelDate | None:
-    """A date, if there is such a day."""
+    """A date, if it exists."""
     if not 1 <= month <= 12 or not 1 <= day <= days_in_month(year, month) or abs(year) > _MAX_YEAR:
         return None
     return FeelDate(year, month, day)
@@ -226,7 +226,7 @@ def read_duration(text: str) -> DaysDuration | MonthsDuration | None:
 
 
 def read_temporal(text: str) -> Temporal | None:
-    """What `@"…"` stands for."""
+    """The value that `@"…"` stands for."""
     return read_date(text) or read_time(text) or read_date_time(text) or read_duration(text)
 
 
@@ -245,7 +245,7 @@ def _found_time(found: re.Match[str]) -> FeelTime | None:
 
 
 def new_time(hour: int, minute: int, nanos: int, zone: Zone) -> FeelTime | None:
-    """A time, if there is such a one. `nanos` are those of the minute."""
+    """A time, if it exists. `nanos` are those of the minute."""
     if not 0 <= hour <= 23 or not 0 <= minute <= 59 or not 0 <= nanos < MINUTE:
         return None
     if isinstance(zone, int) and abs(zone) > _MAX_OFFSET:

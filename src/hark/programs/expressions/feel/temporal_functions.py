@@ -163,11 +163,11 @@ def _week_of_year(budget: Budget, value: Any) -> int | None:
 
 @feel_function("now")
 def _now(budget: Budget) -> None:
-    """The evaluator knows the time; this entry only makes the name known."""
+    """The current time. The evaluator knows it; this entry only makes the name known."""
     raise AssertionError("now() is answered by the evaluator")
 
 
 @feel_function("today")
 def _today(budget: Budget) -> None:
-    """As `now`."""
+    """The current date, see `_now`."""
     raise AssertionError("today() is answered by the evaluator")

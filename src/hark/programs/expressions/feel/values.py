@@ -145,7 +145,7 @@ def _in_order(kind: FeelKind, left: Any, right: Any) -> tuple[Any, Any] | None:
 
 
 def within(value: Any, limits: FeelRange, budget: Budget) -> bool | None:
-    """Whether the value is in the range."""
+    """Return True if the value is in the range."""
     if limits.low is None and limits.high is None:
         return None
     results = []

@@ -32,14 +32,14 @@ class Wrong(Exception):
 
 
 class ValueKind(Protocol):
-    """What the value of a key may be."""
+    """The kind of the value of a key."""
 
     def read(self, node: TreeNode, key: str) -> Any:
         """The value, as the spec has it. Raises Wrong."""
         ...
 
     def schema(self) -> dict[str, Any]:
-        """Its JSON Schema."""
+        """The JSON Schema of the value."""
         ...
 
 
@@ -266,7 +266,7 @@ class TruthValue:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some words."""
+    """A word out of several."""
 
     words: tuple[str, ...]
 

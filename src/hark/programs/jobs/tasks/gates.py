@@ -1,4 +1,4 @@
-"""Gates: what decides whether the output of a task is accepted.
+"""Gates: decide whether the output of a task is accepted.
 
 A task whose handler has an output waits in its own row, with the output in its state, in the lane of its gate: a
 registered callable runs where its code is; an expression, and a person's approval, are decided by any worker. A
@@ -35,7 +35,7 @@ _MAX_SHOWN = 4000  # characters of an output in the question about it
 
 
 class GateDecision(Struct, omit_defaults=True):
-    """How a gate decided. The state of the task and the event `gate` have it, without the output."""
+    """The decision of a gate. The state of the task and the event `gate` have it, without the output."""
 
     gate: str
     action: str  # "approve" or "reject"
@@ -46,7 +46,7 @@ class GateDecision(Struct, omit_defaults=True):
 
     @property
     def failure(self) -> Failure:
-        """Why the attempt failed, if it was rejected."""
+        """The error of the failed attempt, if the output was rejected."""
         who = f" by {self.by}" if self.by else ""
         why = f": {self.reason}" if self.reason else ""
         return Failure(None, f"rejected{who} (gate {self.gate}){why}")
@@ -77,7 +77,7 @@ async def decide(claim: Claim, services: JobServices) -> Decision:
 
 
 def enter(claim: Claim, state: TaskState, job: JobSpec, output: str) -> Decision:
-    """What follows from an output, JSON text, of a task that is not run by a handler: its gate or, without one, its
+    """Decide about an output, JSON text, of a task that is not run by a handler: its gate follows or, without one, its
     result."""
     activation = TaskActivation(claim, state, job)
     activation.consume = tuple(row.seq for row in claim.inbox)

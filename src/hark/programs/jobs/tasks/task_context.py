@@ -1,4 +1,4 @@
-"""TaskContext: what a handler is called with."""
+"""TaskContext: the argument of a handler."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ BPMN_ERROR: Final = "bpmn_error"  # the error that its handler threw: `{"code", 
 
 
 class TaskState(Struct, omit_defaults=True):
-    """One task, or one item of a map, or the undo of a task. JSON values that are absent are UNSET.
+    """The state of a task, of an item of a map, or of the undo of a task. JSON values that are absent are UNSET.
 
     Attributes:
         task: Its number: its index in the tasks of the spec.
