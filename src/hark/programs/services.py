@@ -47,7 +47,7 @@ class RunTracing(Protocol):
 class FunctionServices(StepServices, Protocol):
     """The services of the worker for a durable function, in addition to StepServices."""
 
-    driving: Any  # (session,) while its code runs on the event loop; the watchdog reads it
+    running_session: Any  # (session,) while its code runs on the event loop; the watchdog reads it
     current_thread: Callable[[], int]  # the number of the thread that calls it
 
     @property

@@ -17,7 +17,7 @@ from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
 from hark.model.activation import KINDS, WaitRow
 from hark.model.errors import no_instance
-from hark.model.lanes import BPMN, GRAPHS, INTERPRETED, JOB, ON_EVERY_WORKER, what_runs
+from hark.model.lanes import BPMN, ENGINE_QUEUE, INTERPRETED, JOB, ON_EVERY_WORKER, what_runs
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
@@ -304,7 +304,7 @@ async def _blocked(
         text = "It is delayed." if attempt is None else f"{attempt.text(now)}."
         return Blocker("delayed", text, from_micros(row.due_at))
     if row.blocked_on is None:
-        if able and row.queue != GRAPHS and not any(serves(worker, row.queue) for worker in able):
+        if able and row.queue != ENGINE_QUEUE and not any(serves(worker, row.queue) for worker in able):
             text = f"It is in queue {row.queue!r}, which no worker with its code serves: start one with "
             return Blocker("queued", f"{text}`hark worker --queue {row.queue}=10 --app module:app`.")
         text = f"It waits for a free slot in queue {row.queue!r}; workers with its code: {len(able)}."

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hark.engine.commands.lease_pulse import LeasePulse
+from hark.engine.commands.lease_relay import LeaseRelay
 from hark.engine.worker.lazy_program import LazyProgram
 from hark.engine.worker.registry import LaneProgram, Registry
 from hark.model.activation import TASK_TRAITS
@@ -28,7 +28,7 @@ class CommandStore:
     url: Callable[[], str | None]
     schema: Callable[[], str]
     open_awakeables: Callable[[str], Awaitable[list[str]]]
-    lease: LeasePulse
+    lease: LeaseRelay
 
 
 def register_commands(registry: Registry, store: CommandStore, agents: Mapping[str, Sequence[str]]) -> None:

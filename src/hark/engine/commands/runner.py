@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hark.engine.commands import guard
-from hark.engine.commands.lease_pulse import LeasePulse
+from hark.engine.commands.lease_relay import LeaseRelay
 from hark.engine.commands.lines import LineSplitter
 from hark.engine.commands.pipes import PipeReader, PipeWriter
 
@@ -73,7 +73,7 @@ async def run_command(
     on_stderr: OnLine,
     timeout: float | None = None,
     grace: float = GRACE,
-    lease: LeasePulse | None = None,
+    lease: LeaseRelay | None = None,
 ) -> CommandEnd:
     """Run a command to its end.
 
@@ -116,7 +116,7 @@ class _Running:
     """A command that runs, with the tasks that serve it."""
 
     def __init__(
-        self, command: CommandLine, max_stdout: int, on_stderr: OnLine, grace: float, lease: LeasePulse | None
+        self, command: CommandLine, max_stdout: int, on_stderr: OnLine, grace: float, lease: LeaseRelay | None
     ) -> None:
         self.lease_lost = False
         self.exit: int | None = None
@@ -273,7 +273,7 @@ def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[i
     return read, write
 
 
-def _order(command: CommandLine, grace: float, lease: LeasePulse | None) -> bytes:
+def _order(command: CommandLine, grace: float, lease: LeaseRelay | None) -> bytes:
     """The line that tells the guard what to run. One character for each byte: an environment need not be UTF-8.
 
     The guard's lease is shorter than that of the worker: the command is to have ended when others may take over.

@@ -42,10 +42,10 @@ class DefinitionSources:
     def forget(self) -> None:
         """Forget everything: the app may be opened on another store, which has versions and instances of its own."""
         self._jobs: dict[tuple[str, int], JobGraph] = {}
-        self._processes: dict[tuple[str, int], BpmnGraph] = {}
+        self._bpmn_graphs: dict[tuple[str, int], BpmnGraph] = {}
         self._variables: OrderedDict[str, _KeptVariables] = OrderedDict()
 
-    async def graph(self, definition: str, version: int) -> JobGraph:
+    async def job_graph(self, definition: str, version: int) -> JobGraph:
         """The job of one version of a definition; of a process, what the program of its tasks sees."""
         known = self._jobs.get((definition, version))
         if known is None:
@@ -62,14 +62,14 @@ class DefinitionSources:
             self._jobs[definition, version] = known
         return known
 
-    async def process(self, definition: str, version: int) -> BpmnGraph:
+    async def bpmn_graph(self, definition: str, version: int) -> BpmnGraph:
         """The process of one version of a definition."""
-        known = self._processes.get((definition, version))
+        known = self._bpmn_graphs.get((definition, version))
         if known is None:
             from hark.programs.bpmn.interpreter.bpmn_graph import bpmn_graph
 
             _, source = await self._source(definition, version)
-            known = self._processes[definition, version] = bpmn_graph(source)
+            known = self._bpmn_graphs[definition, version] = bpmn_graph(source)
         return known
 
     async def _source(self, definition: str, version: int) -> tuple[str, str]:
@@ -98,7 +98,7 @@ class DefinitionSources:
             raise NotFound(f"The job {job!r} is not in the store any more.")
         definition, version, step, state = found[0]
         if step == START:
-            graph = await self.graph(definition, version)
+            graph = await self.job_graph(definition, version)
             return json.dump(checked_inputs(graph.spec, json.load(state)))
         return bytes(load_job_state(state).inputs).decode()
 

@@ -116,7 +116,7 @@ class OutsideTasks:
                 await self._commit(claim, activation.failed(reached, final=True))
                 return None
             state = activation.state
-            graph = await self._services.graph(claim.definition, claim.version)
+            graph = await self._services.job_graph(claim.definition, claim.version)
             data = await load_data(state, graph, self._services)
         except StoreUnavailable:  # not the fault of the task
             self._clerk.submit(HandBack(claims=[claim], outside=True))
@@ -139,7 +139,7 @@ class OutsideTasks:
 
     async def _activation(self, claim: Claim, since: int) -> TaskActivation:
         """The activation of a task that was fetched at `since`, µs."""
-        graph = await self._services.graph(claim.definition, claim.version)
+        graph = await self._services.job_graph(claim.definition, claim.version)
         activation = TaskActivation(claim, load_task_state(claim.state), graph.spec)
         activation.begin(since)
         return activation

@@ -96,7 +96,7 @@ class Clerk:
         self.waiting = WaitingCallers(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()
         self.arrivals = TaskArrivals()
-        self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
+        self.background: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
         self.published: Published | None = None  # if the app uses NATS
         self._read_timer = ReadTimer()
         self._thread: threading.Thread | None = None
@@ -147,7 +147,7 @@ class Clerk:
         self.store.listen(self.hint)
         answer_all([(opened, None)])
         # A process that only looks has no use for hints, and may not even be allowed to listen.
-        polls = [] if self.access == "read" else [asyncio.create_task(poll()) for poll in self.beside]
+        polls = [] if self.access == "read" else [asyncio.create_task(poll()) for poll in self.background]
         try:
             await self._work()
         finally:

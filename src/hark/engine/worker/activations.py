@@ -93,7 +93,7 @@ class Activations:
         """Give up the parked functions that are in memory."""
         self._residents.close()
 
-    def tasks(self) -> list[coroutine_batch.Task]:
+    def waiting(self) -> list[coroutine_batch.Task]:
         """The asyncio tasks of the activations that wait for something."""
         return [task for _, task in self._asyncio_tasks.values() if task is not None]
 

@@ -11,11 +11,11 @@ from hark.engine.worker.registry import Registry
 from hark.kernel.requests import Capacity, Commit
 from hark.model.activation import Claim
 from hark.model.errors import InvalidInput
-from hark.model.lanes import GRAPHS, INTERPRETED
+from hark.model.lanes import ENGINE_QUEUE, INTERPRETED
 from hark.model.names import check_queue
 
 _DEFAULT = 100  # slots of every queue, unless the app says otherwise
-_GRAPHS = 100  # of the queue of the interpreters; as many as the largest queue has, if that has more
+_ENGINE_SLOTS = 100  # of the queue of the interpreters; as many as the largest queue has, if that has more
 
 
 class Slots:
@@ -36,14 +36,14 @@ class Slots:
     def room(self) -> tuple[dict[str, int], dict[str, int]]:
         """The slots of each queue, and how many of them are free; without the queue of the interpreters. May be called
         from another thread: the numbers are for people, and may be of different moments."""
-        queues = {queue: size for queue, size in self._sizes().items() if queue != GRAPHS}
+        queues = {queue: size for queue, size in self._sizes().items() if queue != ENGINE_QUEUE}
         return queues, {queue: max(0, size - self._taken.get(queue, 0)) for queue, size in queues.items()}
 
     def _sizes(self) -> dict[str, int]:
         sizes = self._queues or dict.fromkeys(self._registry.queues(), _DEFAULT)
         if INTERPRETED.isdisjoint(self._registry.lanes()):
             return sizes
-        return {**sizes, GRAPHS: max((_GRAPHS, *sizes.values()))}
+        return {**sizes, ENGINE_QUEUE: max((_ENGINE_SLOTS, *sizes.values()))}
 
     def capacity(self, commits: Sequence[Commit], in_memory: Mapping[str, int]) -> Capacity:
         """The number of instances that can be claimed, with the slots that these outcomes free when they are

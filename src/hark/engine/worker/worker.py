@@ -61,7 +61,11 @@ class Worker:
         self._slots = Slots(self.owner, registry, queues)
         self._activations = Activations(clerk, registry, services, residents)
         self._lease = LeaseRenewal(
-            self.owner, registry, lease, lambda: describe_worker(*self._slots.room(), lease), services.pulse.renewed
+            self.owner,
+            registry,
+            lease,
+            lambda: describe_worker(*self._slots.room(), lease),
+            services.lease_relay.renewed,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -128,9 +132,9 @@ class Worker:
         activations.open = False
         await asyncio.sleep(0)  # a round that was to begin has begun: every step left waits in a task of its own
         self._services.park_waiting()
-        if tasks := activations.tasks():
+        if tasks := activations.waiting():
             await asyncio.wait(tasks, timeout=self._grace)
-        left = activations.tasks()
+        left = activations.waiting()
         for task in left:
             cancel(task)
         if left:

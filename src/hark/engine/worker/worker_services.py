@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hark.engine.commands.lease_pulse import LeasePulse
+from hark.engine.commands.lease_relay import LeaseRelay
 from hark.engine.tasks.definition_sources import DefinitionSources
 from hark.engine.turns.clerk import Clerk
 from hark.engine.turns.reply import Reply
@@ -50,17 +50,17 @@ class WorkerServices(HandlerSupport):
         self.micros = clerk.now
         self._submit = clerk.submit
         self.listeners = Listeners()
-        self.pulse = LeasePulse()
+        self.lease_relay = LeaseRelay()
         self.listen = self.listeners.listen
-        self.driving: Any = None
+        self.running_session: Any = None
         self.current_thread = threading.get_ident
         self.tracing: Tracing | None = None
         self.link = link
-        self.graph = sources.graph
+        self.job_graph = sources.job_graph
         self.outputs = sources.outputs
         self.inputs = sources.inputs
         self.unknown_gates = sources.unknown_gates
-        self.process = sources.process
+        self.bpmn_graph = sources.bpmn_graph
         self.variables = sources.variables
         self._threads: ThreadPoolExecutor | None = None
         self._handler_threads: ThreadPoolExecutor | None = None

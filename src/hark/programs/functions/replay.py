@@ -99,8 +99,8 @@ class Replay:
                 return operation  # ends `while True: try: … except: …`, which Suspended does not: it is never resolved
             self.check_caller()
             raise Suspended
-        driving = self.services.driving
-        if driving is None or driving[0] is not self or self._current_thread() != self._thread:
+        running = self.services.running_session
+        if running is None or running[0] is not self or self._current_thread() != self._thread:
             self.check_caller()
         if self.read_ahead.pending is not None:
             self._register_pending()
@@ -181,8 +181,8 @@ class Replay:
 
     def check_caller(self) -> None:
         """Raise unless the function's own code calls: entries asked for from elsewhere would not replay."""
-        driving = self.services.driving
-        is_driven = (driving is not None and driving[0] is self) or self._ready.closing
+        running = self.services.running_session
+        is_driven = (running is not None and running[0] is self) or self._ready.closing
         if not is_driven or self._current_thread() != self._thread:
             raise InvalidOutcome(
                 f"ctx was used outside of workflow {self.program.name}: in a function it runs, in another thread, or "
@@ -229,7 +229,7 @@ class Replay:
         ready = self._ready
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(None, self._close_generator)
-        self.services.driving = (self,)  # a new tuple each time: the watchdog compares identities
+        self.services.running_session = (self,)  # a new tuple each time: the watchdog compares identities
         try:
             while ready and self._diverged is None:
                 ready.popleft().step()
@@ -239,7 +239,7 @@ class Replay:
         finally:
             if self.read_ahead.pending is not None:
                 self._register_pending()
-            self.services.driving = None
+            self.services.running_session = None
             sys.set_asyncgen_hooks(*hooks)
 
     def _register_pending(self) -> None:

@@ -42,7 +42,7 @@ class RunningHandler(Protocol):
 class JobServices(FunctionServices, Protocol):
     """The services of the worker for the lane `job`, in addition to FunctionServices."""
 
-    def graph(self, definition: str, version: int) -> Awaitable[JobGraph]:
+    def job_graph(self, definition: str, version: int) -> Awaitable[JobGraph]:
         """The spec of a job, with its indexes: from the store on first use, then from memory."""
         ...
 

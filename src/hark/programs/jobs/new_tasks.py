@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 from hark.model import json
 from hark.model.activation import Claim
 from hark.model.decisions import NewInstance
-from hark.model.lanes import GRAPHS, JOB, SHELL, agent_lane, task_lane
+from hark.model.lanes import ENGINE_QUEUE, JOB, SHELL, agent_lane, task_lane
 from hark.programs.jobs.job_services import JobServices
 from hark.programs.jobs.job_spec import JobSpec, TaskSpec
 from hark.programs.jobs.job_variables import Compiled, render, templates_in
@@ -88,7 +88,7 @@ def new_task(
         id=id,
         named=True,
         step=task.name,
-        queue=GRAPHS if lane == JOB else task.queue or spec.queue or "default",
+        queue=ENGINE_QUEUE if lane == JOB else task.queue or spec.queue or "default",
         priority=task.priority or spec.priority,
         trace=claim.trace,
         scheduled_at=claim.scheduled_at,

@@ -63,7 +63,7 @@ class _Approval(Struct):
 
 async def decide(claim: Claim, services: JobServices) -> Decision:
     """Decide about a task in the phase `gate` in the lane `job`: by an expression, or by a person."""
-    graph = await services.graph(claim.definition, claim.version)
+    graph = await services.job_graph(claim.definition, claim.version)
     activation = TaskActivation(claim, load_task_state(claim.state), graph.spec)
     gate = activation.gate
     if activation.state.ended or activation.state.phase != "gate" or gate is None:
@@ -148,7 +148,7 @@ class GateProgram:
         self.traits: Traits = TASK_TRAITS
 
     async def run(self, claim: Claim, services: JobServices) -> Decision:
-        graph = await services.graph(claim.definition, claim.version)
+        graph = await services.job_graph(claim.definition, claim.version)
         activation = TaskActivation(claim, load_task_state(claim.state), graph.spec)
         if activation.state.ended or activation.state.phase != "gate":
             return activation.moved_back()
@@ -178,5 +178,5 @@ class GateProgram:
 
     async def recover(self, claim: Claim, services: JobServices, error: BaseException) -> Decision:
         """Fail the attempt: the store refused its outcome."""
-        graph = await services.graph(claim.definition, claim.version)
+        graph = await services.job_graph(claim.definition, claim.version)
         return TaskActivation(claim, load_task_state(claim.state), graph.spec).failed(failure_of(error))

@@ -112,7 +112,7 @@ async def run_step_task(claim: Claim, services: JobServices) -> Decision:
     state = load_task_state(claim.state)
     if state.phase == "gate":
         return await gates.decide(claim, services)
-    graph = await services.graph(claim.definition, claim.version)
+    graph = await services.job_graph(claim.definition, claim.version)
     step = StepTask(claim, services, graph, state)
     try:
         match step.task.type:

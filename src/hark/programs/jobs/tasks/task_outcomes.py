@@ -271,7 +271,7 @@ class TaskActivation:
     @property
     def queue(self) -> str:
         """The queue of its work."""
-        return lanes.GRAPHS if self._is_map else self._queue_of_code
+        return lanes.ENGINE_QUEUE if self._is_map else self._queue_of_code
 
     @property
     def _queue_of_code(self) -> str:
@@ -284,7 +284,7 @@ def gate_place(gate: str, queue: str) -> tuple[str, str]:
     if is_registered_gate(gate):
         return lanes.gate_lane(gate), queue
     assert gate == APPROVAL_GATE or "{{" in gate
-    return lanes.JOB, lanes.GRAPHS
+    return lanes.JOB, lanes.ENGINE_QUEUE
 
 
 def retry_delay(retry: RetrySpec, attempt: int) -> int:

@@ -1,4 +1,4 @@
-"""LeasePulse: passes each renewal of the worker's lease on to the guards of its commands.
+"""LeaseRelay: passes each renewal of the worker's lease on to the guards of its commands.
 
 A worker that is frozen, or cut off from the database, loses its lease without noticing, and another worker runs its
 tasks again. Its commands must have ended by then, so a guard ends its command when it has not heard of a renewal for
@@ -13,7 +13,7 @@ import threading
 import time
 
 
-class LeasePulse:
+class LeaseRelay:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._channels: set[socket.socket] = set()
