@@ -37,8 +37,6 @@ class InboxListener(Protocol):
 
 
 class RunTracing(Protocol):
-    """Makes the spans of runs."""
-
     def run(self, claim: Claim, label: str, attempt: int) -> AbstractContextManager[Callable[[Failure], None]]:
         """A span around one attempt of a run or an undo; the function it gives is called if the attempt fails."""
         ...

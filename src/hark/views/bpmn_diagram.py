@@ -48,8 +48,7 @@ def _elements_of(waits: Iterable[Wait]) -> set[str]:
 
 
 async def _history(store: Store, id: str) -> tuple[Counter[str], Counter[str]]:
-    """The number of times each element was entered, and each sequence flow taken, according to the events that are
-    kept."""
+    """The number of times each element was entered, and each flow taken, according to the events that are kept."""
     visited: Counter[str] = Counter()
     taken: Counter[str] = Counter()
     seq, left = 2**63 - 1, _MOST_EVENTS

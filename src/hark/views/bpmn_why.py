@@ -1,5 +1,4 @@
-"""Explain where a process is: its tokens by the names of their elements, its incidents, and service tasks whose handler
-no worker has."""
+"""Explain where a process is: the elements of its tokens, its incidents, and service tasks that no worker can run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Find the next attempt of a step or a run for which an instance in a backoff waits, and why the last one failed
-(X9)."""
+"""Find the next attempt of a step or a run that an instance in a backoff waits for, and the last failure (X9)."""
 
 from __future__ import annotations
 

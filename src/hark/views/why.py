@@ -184,7 +184,6 @@ async def _waiting_tasks(store: Store, row: WhyInstance, waits: _TaskWaits, now:
 
 
 async def _questions(store: Store, waits: Sequence[OpenWait]) -> dict[str | None, AwakeableRow]:
-    """The awakeables, by id."""
     ids = [wait.name for wait in waits if WAIT_KINDS[wait.kind].has_awakeable]
     return {asked.id: asked for asked in (await store.read(reads.read_awakeables, ids=ids) if ids else ())}
 
@@ -338,8 +337,7 @@ async def _misses(store: Store, row: WhyInstance, waits: Sequence[OpenWait]) -> 
 
 
 def _grouped(found: Iterable[NearMiss]) -> list[NearMiss]:
-    """The near misses with one entry for all of the same reason, kind, name and target, with their number; the latest
-    first."""
+    """The near misses, one for all of the same reason, kind, name and target, with their number; the latest first."""
     groups: dict[tuple[str, ...], NearMiss] = {}
     for miss in sorted(found, key=lambda miss: miss.at, reverse=True):
         group = (miss.reason, miss.kind, miss.name, miss.target)

@@ -1,5 +1,4 @@
-"""Write the information that a worker records with its lease, and read the workers of a store for people (`hark
-workers`)."""
+"""Write what a worker records with its lease, and read the workers of a store for people (`hark workers`)."""
 
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ def _version() -> str:
 
 
 def describe_worker(queues: dict[str, int], free: dict[str, int], lease: float) -> str:
-    """The information that the worker of this process records: where it runs, its slots and free slots by queue, and
-    the seconds of its lease."""
+    """The information that the worker of this process records: its place, slots and free slots, and the seconds of its
+    lease."""
     info = _Info(socket.gethostname(), os.getpid(), _version(), queues, free, lease)
     return msgspec.json.encode(info).decode()
 

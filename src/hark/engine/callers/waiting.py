@@ -90,7 +90,7 @@ class Waiters:
         return waiter
 
     def start_timeout(self, id: str, waiter: Waiter, seconds: float | None) -> None:
-        """Answer the reply with a TimeoutError if it still waits after this many seconds; None waits without a
+        """Answer the reply with a TimeoutError if it still waits after this many seconds; None: wait without a
         limit."""
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, self._time_out, id, waiter, seconds)
@@ -101,7 +101,6 @@ class Waiters:
             answer_all([(reply, TimeoutError(text))])
 
     def has(self, id: str, waiter: Waiter) -> bool:
-        """Return True while this waiter waits."""
         return waiter in self._by_id.get(id, ())
 
     def remove(self, id: str, waiter: Waiter) -> bool:
@@ -288,7 +287,6 @@ class WaitingCallers:
         answer_all(answers)
 
     def close(self, error: Exception) -> None:
-        """Answer every waiter with this error."""
         replies = [*(reply for *_, reply in self._take()), *self.for_ends.clear(), *self.for_levels.clear()]
         answer_all([(reply, error) for reply in replies])
 

@@ -156,8 +156,7 @@ class _Running:
         return timed_out
 
     async def end(self) -> None:
-        """End the command if it runs. When this returns, nothing of it is left, however often the caller is
-        cancelled."""
+        """End the command if it runs. Nothing of it is left then, however often the caller is cancelled."""
         self._tell_guard_to_end_it()
         cancelled: asyncio.CancelledError | None = None
         while not self._guarded.done():

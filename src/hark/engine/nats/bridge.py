@@ -122,7 +122,7 @@ class NatsBridge:
             pause = min(_LONGEST_PAUSE, pause * 2)
 
     async def _use_as_allowed(self, connection: Connection) -> None:
-        """Read and send until the connection fails. If the server is silent because of a missing permission, log the
+        """Read and send until the connection fails. If a missing permission made the server silent, log that
         permission."""
         try:
             await self._use(connection)

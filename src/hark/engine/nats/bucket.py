@@ -90,8 +90,6 @@ class StoredValue(Struct, frozen=True):
 
 
 class SignalBucket:
-    """A bucket on one connection."""
-
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
         self.name = name

@@ -36,8 +36,6 @@ class ConnectionLost(Exception):
 
 
 class ApiError(Exception):
-    """JetStream has refused a request."""
-
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(description)
         self.code = code
@@ -256,7 +254,7 @@ class Connection:
             raise self._lost(error) from error
 
     async def request_until(self, subject: str, accept: Callable[[Msg], bool], *, timeout: float) -> Msg:
-        """Send a request on a subject on which other programs may answer too, and return the first answer that is
+        """Send a request on a subject on which other programs may answer too. Return the first answer that is
         accepted."""
         self._asked.add(subject.lower())
         inbox, answers = self.new_inbox(), asyncio.Queue[Msg]()

@@ -23,8 +23,7 @@ class NatsCounters:
         self.denied = 0
         """Messages that the user may not publish."""
         self.stream_created: str | None = None
-        """The time at which the stream was created that this process has read last: another one is not the same
-        bucket."""
+        """The time at which the stream was created that this process has read last: another one is another bucket."""
         self._last_error: tuple[str, float] | None = None
 
     @property
@@ -43,6 +42,5 @@ class NatsCounters:
 
     @property
     def error_age(self) -> float | None:
-        """The seconds since the last error."""
         found = self._last_error
         return None if found is None else time.monotonic() - found[1]

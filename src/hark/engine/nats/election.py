@@ -35,8 +35,7 @@ def reader_subject(bucket: str) -> str:
 
 
 class ReaderState(msgspec.Struct):
-    """The answer of the reader. `is_stuck` has no default, so that an answer of another program is not taken for
-    one."""
+    """The answer of the reader. `is_stuck` has no default, so that no answer of another program is taken for one."""
 
     is_stuck: bool  # it has failed to commit for a while; another process may be able to
     last_error: str | None = None

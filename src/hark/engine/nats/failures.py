@@ -39,8 +39,8 @@ class Denial(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of the problem: equal for all subjects that one permission allows, whatever the run, the consumer or
-        the inbox."""
+        """The kind of the problem: one for all subjects of a permission, whatever the run, the consumer or the
+        inbox."""
         match self.subject.split("."):
             case ["$JS", "API", *words]:
                 words = [word for word in words if not word.startswith("hark-")]

@@ -65,8 +65,7 @@ class _Sender(ABC):
             self._outgoing.ignore(wake)
 
     @abstractmethod
-    async def _send_all(self) -> None:
-        """Publish the waiting items."""
+    async def _send_all(self) -> None: ...
 
     def _drop_large(self, what: str, run: str) -> None:
         self._counters.sent["dropped"] += 1
@@ -103,8 +102,6 @@ class StreamSender(_Sender):
 
 
 class SignalSender(_Sender):
-    """Puts signals into the bucket."""
-
     def __init__(self, connection: Connection, outgoing: Outgoing, bucket: str, counters: NatsCounters) -> None:
         super().__init__(connection, outgoing, counters)
         self._prefix = f"$KV.{bucket}."

@@ -58,8 +58,6 @@ def _name(name: str) -> str:
 
 
 class _Readings:
-    """The latest reading of the metrics."""
-
     def __init__(self, read: Read, counters: ProcessCounters) -> None:
         self._read = weakref.WeakMethod(read)
         self._counters = counters

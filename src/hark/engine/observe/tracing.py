@@ -269,7 +269,6 @@ class Tracing:
             yield partial(self._record, span)
 
     def _record(self, span: Span, failure: Failure) -> None:
-        """Record a failed attempt."""
         about = {"exception.type": failure.type or "", "exception.message": failure.message}
         span.add_event("exception", about | {"exception.stacktrace": failure.traceback or ""})
         span.set_attribute("error.type", failure.type or "")

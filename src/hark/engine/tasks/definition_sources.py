@@ -80,8 +80,8 @@ class DefinitionSources:
         raise NotFound(f"The source of {definition!r} version {version} is not in the store. Deploy it again.")
 
     async def outputs(self, ids: Iterable[str]) -> dict[str, TaskOutput]:
-        """The rows of these tasks and called processes. They are current: this reads them after the commit that let the
-        caller run."""
+        """The rows of these tasks and called processes: current, because they are read after the caller's last
+        commit."""
         from hark.programs.jobs.job_services import TaskOutput
 
         wanted = list(ids)

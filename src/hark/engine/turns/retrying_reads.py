@@ -59,8 +59,8 @@ class RetryingReads:
         return getattr(self._store, name)
 
     def may_ask_again(self) -> bool:
-        """Return True if the caller still waits after a failed statement. Then all that is asked again has the time
-        that is left."""
+        """Return True if the caller still waits after a failed statement. All that is asked again shares the time
+        left."""
         self._failed = True
         return time.monotonic() < self.until
 

@@ -42,8 +42,6 @@ _TICK = 0.5  # seconds between two looks at the callers that wait behind a turn 
 
 
 class FinishedTurn(NamedTuple):
-    """A turn that has committed."""
-
     result: TurnResult
     items: list[Queued]
     """The requests of the turn."""
@@ -150,7 +148,6 @@ class TurnRunner:
     async def _execute(
         self, requests: Sequence[Request], capacity: Capacity | None, **how: bool
     ) -> tuple[Tx, TurnResult]:
-        """Execute a turn, all but its COMMIT."""
         store = self._store()
         execution = choose_execution(requests, capacity, **how, calls=self._call_attempts.possible(store))
         if type(execution) is CallTurn and (

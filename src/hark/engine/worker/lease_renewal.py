@@ -46,7 +46,6 @@ class LeaseRenewal:
         return held
 
     def stop(self) -> None:
-        """End the thread soon."""
         self._stopped.set()
 
     def is_sound(self) -> bool:

@@ -48,8 +48,7 @@ class ActivationListener:
             self._notified.set()
 
     def notify_unseen(self, found: list[int]) -> None:
-        """Notify of these rows in the inbox; all that is below the highest of them was committed before they were
-        read."""
+        """Notify of these rows in the inbox; all below the highest of them was committed before they were read."""
         if all(seq <= self.seen or seq in self._taken for seq in found):
             self.seen = max(self.seen, *found)
             self._taken = {seq for seq in self._taken if seq > self.seen}

@@ -46,8 +46,7 @@ class Slots:
         return {**sizes, ENGINE_QUEUE: max((_ENGINE_SLOTS, *sizes.values()))}
 
     def capacity(self, commits: Sequence[Commit], in_memory: Mapping[str, int]) -> Capacity:
-        """The number of instances that can be claimed, with the slots that these outcomes free when they are
-        committed."""
+        """The number of instances that can be claimed, with the slots that these outcomes free at their commit."""
         free = {queue: size - self._taken.get(queue, 0) for queue, size in self._sizes().items()}
         for commit in commits:
             queue = commit.claim.queue
@@ -63,8 +62,7 @@ class Slots:
             self._taken[claim.queue] = self._taken.get(claim.queue, 0) + 1
 
     def free(self, claim: Claim) -> bool:
-        """Free the slot of this claim. Return False if it has none: it was abandoned, and maybe its instance claimed
-        again."""
+        """Free the slot of this claim. Return False if it has none: it was abandoned, and maybe claimed again."""
         if self._claims.get(claim.id) is not claim:
             return False
         del self._claims[claim.id]

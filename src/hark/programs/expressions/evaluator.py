@@ -76,8 +76,7 @@ class Evaluation:
             raise ExpressionError(str(problem), self._text, node.at) from None
 
     def truth(self, node: Node, what: str) -> bool:
-        """Return True if a condition holds: it is true, false, or null, which counts as false. Anything else is an
-        error."""
+        """Return True if a condition holds: it is true, false, or null, which counts as false. Otherwise raise."""
         value = self.value(node)
         if value is None or isinstance(value, bool):
             return bool(value)
@@ -156,8 +155,7 @@ class Evaluation:
         return stops_at if any(self.truth(each, node.operator) is stops_at for each in node.operands) else not stops_at
 
     def _arithmetic(self, node: Arithmetic) -> Any:
-        """Calculate. The left side is walked in a loop: `a + b + c + …` may be long, and each level would need a
-        frame."""
+        """Calculate. The left side is walked in a loop: `a + b + c + …` may be long, and levels would need frames."""
         waiting = [node]
         while isinstance(first := waiting[-1].left, Arithmetic):
             self.budget.spend()

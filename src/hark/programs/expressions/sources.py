@@ -32,8 +32,6 @@ _JUEL = re.compile(r"[$#]\{")
 
 @dataclass(frozen=True, slots=True)
 class _Feel:
-    """A compiled FEEL expression."""
-
     text: str
     tree: Node
     shortcut: Shortcut | None

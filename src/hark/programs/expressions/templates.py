@@ -56,8 +56,6 @@ Piece: TypeAlias = str | Output
 
 @dataclass(frozen=True)
 class Expression:
-    """A compiled expression."""
-
     text: str
     tree: Node
 
@@ -68,8 +66,6 @@ class Expression:
 
 @dataclass(frozen=True)
 class CompiledCondition:
-    """A compiled condition."""
-
     text: str
     tree: Node
 
@@ -81,8 +77,6 @@ class CompiledCondition:
 
 @dataclass(frozen=True)
 class Template:
-    """A compiled template."""
-
     text: str
     pieces: tuple[Piece, ...]
     null_is_empty: bool = False  # as JUEL has it; in Hark's own syntax null is written as its JSON

@@ -1,5 +1,4 @@
-"""FunctionContext: the calls of a durable function, `ctx`. Each call gets an entry in the journal; awaiting it gives
-the result."""
+"""FunctionContext: the calls of a durable function. Each gets an entry in the journal; awaiting it gives the result."""
 
 from __future__ import annotations
 

@@ -144,8 +144,8 @@ class Session(Replay):
                 self._resolve(operation, inbox.result_of(operation, row, self.claim), kind)
 
     def _only_run(self) -> Run | None:
-        """Return the only run that is open, if there is nothing else: the usual case, which needs no asyncio task and
-        no waits."""
+        """Return the only open run, if nothing else is open: the usual case, which needs no asyncio task and no
+        waits."""
         if len(self._open) == 1 and not self._journal.uncommitted and self._progress is None and not self.claim.waits:
             for operation in self._open.values():
                 if type(operation) is Run and not operation.started and not operation.attempt:
@@ -154,8 +154,7 @@ class Session(Replay):
         return None
 
     def _has_uncommitted(self) -> bool:
-        """Return True if something must be committed before a run: what it may depend on, and the progress people see
-        while it runs."""
+        """Return True if a commit is due before a run: of what it may depend on, or of the progress that people see."""
         return bool(self._journal.uncommitted) or self._progress is not None
 
     def _end_run(self, run: Run, result: Result) -> None:
@@ -285,8 +284,7 @@ class Session(Replay):
     # -- undo -------------------------------------------------------------------------------------
 
     def _begin_undo(self, error: Exception) -> Decision:
-        """Begin the undo of a function that has failed: give up what is open, and record the error before the first
-        undo runs."""
+        """Begin the undo of a failed function: give up what is open, and record the error before the first undo."""
         self._open.clear()
         self._withdrawn.update(entry_of(wait.place) for wait in self.claim.waits)
         changes = self._wait_changes()
@@ -300,8 +298,7 @@ class Session(Replay):
         return decision
 
     async def _undo(self) -> Decision:
-        """Undo a function that is being cancelled, or has failed in an earlier activation: the replay has found its
-        undos."""
+        """Undo a function that is cancelled now, or failed in an earlier activation: the replay has found its undos."""
         self.close()
         if self._diverged is not None:
             return cannot_go_on(self.claim, self._diverged)

@@ -33,8 +33,7 @@ class ReadAhead:
     __slots__ = ("_current_thread", "_journal", "_lines", "_thread", "_waits", "decoders", "pending", "unread")
 
     def __init__(self, journal: Journal, waits: Container[int], current_thread: Callable[[], int]) -> None:
-        """Begin without lines. `waits`: the entries at which the instance has waits. Operations at these entries are
-        not read ahead."""
+        """Begin without lines. `waits`: the entries with waits. Operations at these entries are not read ahead."""
         self._journal = journal
         self._waits = waits
         self._current_thread = current_thread
@@ -53,8 +52,7 @@ class ReadAhead:
         self._lines = _NO_LINES
 
     def expect(self, run: Run) -> bool:
-        """Make a run pending that the code asks for through a method of ctx. Return False if it has to go the usual
-        way."""
+        """Make a run pending that the code asks for through ctx. Return False if it has to go the usual way."""
         lines = self._lines
         if not lines or self.pending is not None or self._current_thread() != self._thread:
             return False

@@ -136,8 +136,7 @@ class Replay:
         return self._journal.write(operation.kind, operation.entry, operation.name, (make(), None)).value or "null"
 
     def open_answer(self, answer: AwakeableAnswer, entry: int) -> None:
-        """Open the answer of an awakeable, from its creation on, awaited or not. The answer has the entry of its
-        creation."""
+        """Open the answer of an awakeable, from its creation on, awaited or not. Both have one entry."""
         answer.entry = entry
         answer.session = self
         self._open[entry] = answer
@@ -169,7 +168,7 @@ class Replay:
 
     @property
     def unread_lines(self) -> int:
-        """The number of lines of the journal that the code has not received yet. The watchdog reads it, in another
+        """The number of lines of the journal that the code has not received. The watchdog reads it, in another
         thread."""
         return len(self._journal.unread)
 

@@ -21,8 +21,7 @@ _log = get_logger()
 _ADVICE = "Await it, or give it to ctx.gather or ctx.first and await that."
 
 Asked = tuple[CodeType, int]
-"""The place where an operation was asked for: the code and the instruction. The line is looked up only when it is
-shown."""
+"""The place where an operation was asked for: the code and the instruction. The line is looked up when shown."""
 
 
 def line_of(asked: Asked | None) -> str:

@@ -63,7 +63,6 @@ _SKIPPED_BECAUSE = {
 
 
 async def run_job(claim: Claim, services: JobServices) -> Decision:
-    """Run one activation of a job."""
     graph = await services.job_graph(claim.definition, claim.version)
     return await _Activation(claim, services, graph).run()
 

@@ -133,7 +133,6 @@ class JobProgress:
             self._fail_fast(number)
 
     def start(self, number: int) -> None:
-        """Start a ready task."""
         self._letters[number] = STARTED
         self.starts[number] = None
 

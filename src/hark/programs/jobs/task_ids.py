@@ -11,7 +11,6 @@ UNDO_SUFFIX = "undo"
 
 
 def task_id(job: str, number: int, generation: int = 0) -> str:
-    """The id of a task."""
     return f"{job}.{number}-{generation}" if generation else f"{job}.{number}"
 
 

@@ -81,8 +81,6 @@ class StepServices(Protocol):
 
 
 class StepFunction(Struct, frozen=True):
-    """The method of a step."""
-
     function: Callable[..., Any]
     is_async: bool
 

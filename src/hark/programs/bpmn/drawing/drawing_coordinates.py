@@ -32,8 +32,6 @@ class ShapePlace:
 
 @dataclass(slots=True)
 class EdgePlace:
-    """The way of an edge."""
-
     points: list[Point]
     label: Box | None
     stroke: str | None

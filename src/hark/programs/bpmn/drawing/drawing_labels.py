@@ -128,7 +128,6 @@ def text_lines(lines: list[str], x: float, y: float, size: float, kind: str = ""
 
 
 def draw_label(label: Label) -> str:
-    """The text beside something."""
     return f'<g class="label">{text_lines(label.lines, label.box.center.x, label.box.y, LABEL_SIZE)}</g>'
 
 

@@ -31,8 +31,7 @@ POOLS = _tags("participant")
 LANES = _tags("lane")
 FIGURES = NODES | DATA | ARTIFACTS | POOLS | LANES
 LAID_OUT = NODES | _tags("dataObjectReference", "dataStoreReference", "textAnnotation")
-"""The tags of what gets a place if the file gives it none. Data without a reference is drawn only where the file has a
-place."""
+"""The tags that get a place if the file gives none. Data without a reference is drawn only where the file has it."""
 WIRES = _tags("sequenceFlow", "messageFlow", "association", "dataInputAssociation", "dataOutputAssociation")
 
 

@@ -32,7 +32,6 @@ def _share(character: str) -> float:
 
 
 def width_of(text: str, size: float = SIZE) -> float:
-    """The width of a line."""
     return sum(map(_share, text)) * size * _SPARE
 
 

@@ -171,8 +171,6 @@ class FlowDraft:
 
 
 class BpmnDraft:
-    """A process as it is read."""
-
     def __init__(self, file: FileDraft, element: XmlElement, id: str) -> None:
         self.file = file
         self.element = element
@@ -185,7 +183,6 @@ class BpmnDraft:
         self.numbered: dict[str, int] = {}  # the last number behind an id that was made here
 
     def report(self, node: NodeDraft, message: str, line: int | None = None) -> None:
-        """Keep a problem of a node."""
         self.file.report(node.id, line or node.line, message)
 
     def flow_into(self, node: NodeDraft) -> FlowDraft | None:

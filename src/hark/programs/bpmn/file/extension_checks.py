@@ -109,7 +109,6 @@ class _Checker:
                 self._ignore(name, element.line, host, changes_nothing=is_harmless)
 
     def check_element(self, extension: XmlElement, host: str | None) -> None:
-        """Check an extension element."""
         tag = extension.tag
         is_known = tag.partition(":")[0] in _ENGINES
         if is_known and (refusal := REFUSED_ELEMENTS.get(extension.name)) is not None:

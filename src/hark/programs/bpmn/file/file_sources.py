@@ -48,8 +48,7 @@ def variable_source(name: str) -> str:
 
 
 def is_computed(value: Any) -> bool:
-    """Return True if Hark can compute a source: it has no expression that cannot be compiled, such as the call of a
-    method."""
+    """Return True if Hark can compute a source: all its expressions can be compiled, unlike the call of a method."""
     try:
         check_source(value)
     except ExpressionError:

@@ -61,8 +61,7 @@ def _check_cancel(process: BpmnDraft, node: NodeDraft) -> None:
 
 
 def _check_same_catch(process: BpmnDraft, catches: list[NodeDraft]) -> None:
-    """Report a second event on one activity or in one scope for the same error or escalation: it would never catch
-    one."""
+    """Report a second event on one activity or in one scope for the same error or escalation: it would catch none."""
     seen: dict[tuple[str, str], NodeDraft] = {}
     for node in catches:
         if node.event is None or not EVENTS[node.event.kind].has_one_catcher:
@@ -73,8 +72,7 @@ def _check_same_catch(process: BpmnDraft, catches: list[NodeDraft]) -> None:
 
 
 def _check_compensation(process: BpmnDraft, node: NodeDraft) -> None:
-    """Report a compensation that names an activity outside the scope of the event, or of the event sub-process it is
-    in."""
+    """Report a compensation of an activity outside the scope of the event, or of the event sub-process it is in."""
     if node.outgoing and node.is_boundary:
         process.report(node, "A flow leaves a boundary event for compensation. Use an association instead.")
     if node.event is None or node.event.activity is None:
@@ -188,7 +186,7 @@ def _check_reached(process: BpmnDraft, members: list[NodeDraft]) -> None:
 
 
 def _begins(node: NodeDraft) -> bool:
-    """Return True if something other than a flow or a host leads to a node: an event, a compensation, a link, or a
+    """Return True if something other than a flow or a host leads to a node: an event, a compensation, a link, a
     problem."""
     if node.is_event_subprocess or node.is_for_compensation:
         return True

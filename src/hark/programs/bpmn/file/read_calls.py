@@ -67,8 +67,7 @@ def _version(process: BpmnDraft, node: NodeDraft, version: str | None) -> Any:
 
 
 def _zeebe_variables(node: NodeDraft, called: XmlElement, fields: dict[str, Any]) -> None:
-    """Read the variables of Zeebe: all go in unless that is switched off, and come out unless there are output
-    mappings."""
+    """Read the variables of Zeebe: all go in unless switched off, and come out unless there are output mappings."""
     fields["outputs"] = node.fields.pop("outputs", ())
     node.fields.pop("keeps_result", None)
     fields["all_out"] = called.flag("propagateAllChildVariables", default=not fields["outputs"])

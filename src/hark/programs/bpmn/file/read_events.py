@@ -64,7 +64,6 @@ def _definitions(process: BpmnDraft, node: NodeDraft) -> list[XmlElement]:
 
 
 def _place_of(process: BpmnDraft, node: NodeDraft) -> str:
-    """The place of an event, as in `EventKindRow.places`."""
     if not node.is_start:
         return node.row.kind
     scope = process.scope_of(node)
@@ -85,8 +84,6 @@ def _impossible(kind: EventKind, place: str) -> str:
 
 
 class EventReader:
-    """Reads one definition of one event."""
-
     def __init__(self, process: BpmnDraft, node: NodeDraft, definition: XmlElement) -> None:
         self.process = process
         self.node = node

@@ -39,8 +39,8 @@ def read_service(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> No
 
 
 def _note_type(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> None:
-    """Note types of tasks that other engines do themselves (`mail`, `http`, `dmn`, `shell`): they are work for a
-    handler."""
+    """Note types of tasks that other engines do themselves (`mail`, `http`, `dmn`, `shell`): a handler does their
+    work."""
     type = attribute(carrier, "type")
     if type is not None and type not in _EXTERNAL:
         handler = node.fields["handler"]

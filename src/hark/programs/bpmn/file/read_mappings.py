@@ -14,8 +14,7 @@ _OWN_KEY = ("execution.processBusinessKey", "execution.getProcessBusinessKey()",
 
 
 def read_mappings(process: BpmnDraft, node: NodeDraft) -> None:
-    """Read the local variables that are set before a node runs, and the variables that are set around it when it has
-    ended."""
+    """Read the local variables set before a node runs, and the variables set around it when it has ended."""
     inputs: list[Assignment] = []
     outputs: list[Assignment] = []
     for mapping in named(node.extensions, "inputOutput"):

@@ -1,5 +1,4 @@
-"""Read the common parts of all nodes: mappings, loops, skip expressions, flows, hosts. element_readers.py reads the
-rest."""
+"""Read the common parts of all nodes: mappings, loops, skips, flows, hosts. element_readers.py reads the rest."""
 
 from __future__ import annotations
 
@@ -57,7 +56,6 @@ def _read_flows(process: BpmnDraft, node: NodeDraft) -> None:
 
 
 def _read_hosts(process: BpmnDraft) -> None:
-    """Attach boundary events to their activities."""
     for node in process.nodes:
         if not node.is_boundary:
             continue

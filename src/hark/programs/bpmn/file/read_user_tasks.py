@@ -19,7 +19,6 @@ _OWNER = re.compile(r"(user|group)\((.*)\)", re.DOTALL)
 
 
 def read_user(process: BpmnDraft, node: NodeDraft) -> None:
-    """Read a user task."""
     element = node.element
     users, groups = _owners(element)
     given: dict[str, Any] = {

@@ -82,8 +82,7 @@ _EVENT_CHECKS: Final[dict[EventKind, Callable[[BpmnDraft, NodeDraft], None]]] = 
 
 
 def _check_mapping(process: BpmnDraft, node: NodeDraft) -> None:
-    """Report mappings where Hark has none: at a thrown compensation Zeebe has none either, at the others no engine
-    has."""
+    """Report mappings where Hark has none: at thrown compensations Zeebe has none either, elsewhere no engine has."""
     inputs, outputs = node.fields.get("inputs"), node.fields.get("outputs")
     thrown = node.event.kind if node.row.throws and node.event is not None else None
     if (inputs or outputs) and node.row.family == "gateway":

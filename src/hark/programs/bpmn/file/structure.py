@@ -78,7 +78,6 @@ def _free(id: str, taken: Container[str], last: dict[str, int]) -> str:
 
 
 def _connect(process: BpmnDraft) -> None:
-    """Connect the nodes by the flows."""
     taken: set[str] = set()
     for number, element in enumerate(process.flow_elements):
         source, target = element.get("sourceRef"), element.get("targetRef")

@@ -166,7 +166,6 @@ def completed(run: Execution, token: FlowToken, data: Any) -> None:
 
 
 def _values(run: Execution, token: FlowToken, node: NodeSpec, result: Any) -> dict[str, Any]:
-    """The variables that a result sets."""
     if node.call is not None:
         return _from_called(run, token, node.call, result)
     if node.result is not None:

@@ -29,8 +29,7 @@ instances, each with that of its caller in it, would get too long for an index."
 
 
 class _Called(Struct):
-    """The part of the state of a called process that is read after it has failed, or has ended while its caller had
-    failed."""
+    """The part that is read of the state of a called process which has failed, or ended while its caller had failed."""
 
     variables: dict[str, Any] = {}
     thrown: dict[str, Any] | None = None

@@ -92,7 +92,7 @@ class BpmnGraph:
         return known
 
     def begins(self, scope: int) -> tuple[int, ...]:
-        """The nodes where tokens begin in a sub-process: its start events or, without one, its nodes without incoming
+        """The nodes where the tokens of a sub-process begin: its start events, or else its nodes without incoming
         flows."""
         known = self._begins.get(scope)
         if known is None:
@@ -136,8 +136,8 @@ class BpmnGraph:
         return after
 
     def reaches_flow(self, start: int, flow: int, gateway: int) -> bool:
-        """Return True if a token that leaves `start` may come to `gateway` by `flow`, without passing the gateway
-        before."""
+        """Return True if a token that leaves `start` may come to `gateway` by `flow` without passing the gateway
+        first."""
         key = (start, gateway)
         reached = self._reach_without.get(key)
         if reached is None:

@@ -69,7 +69,6 @@ _ACTIONS: Final[dict[str, Any]] = {
 
 
 async def run_bpmn(claim: Claim, services: BpmnServices) -> Decision:
-    """Run one activation of a process."""
     graph = await services.bpmn_graph(claim.definition, claim.version)
     return await _BpmnActivation(claim, services, graph).run()
 

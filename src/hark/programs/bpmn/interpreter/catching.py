@@ -160,7 +160,6 @@ def message_key(run: Execution, event: EventSpec, scope: int) -> str:
 
 
 def timer_text(run: Execution, event: EventSpec, scope: int) -> str:
-    """The text of a timer."""
     value: Any = run.evaluate(event.text, run.view(scope))
     if not isinstance(value, str):
         raise StuckToken("the timer has no text: write an ISO 8601 date, duration or repeating interval")

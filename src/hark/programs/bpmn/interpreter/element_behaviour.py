@@ -45,8 +45,8 @@ class ElementBehaviour:
         return False
 
     def is_passed(self, node: NodeSpec, only_flow: int) -> bool:
-        """Return True if one flow leaves the node and no token rests in it. `only_flow`: the one that every token
-        takes, or -1."""
+        """Return True if one flow leaves the node and no token rests in it. `only_flow`: the one that all take, or
+        -1."""
         return False
 
     def joins_at_rest(self, node: NodeSpec) -> bool:

@@ -17,8 +17,7 @@ from hark.programs.bpmn.interpreter.mappings import begin_local
 
 
 class StartEvent(ElementBehaviour):
-    """The place where the tokens of a scope begin. The start event of an event sub-process waits for its event without
-    a token."""
+    """The place where the tokens of a scope begin. That of an event sub-process waits for its event without a token."""
 
     is_start = True
 

@@ -95,7 +95,6 @@ class Execution:
     # -- numbers and work ----------------------------------------------------------------------------
 
     def number(self) -> int:
-        """A new number."""
         self.state.last += 1
         return self.state.last
 
@@ -203,7 +202,6 @@ class Execution:
             self.move(token, flow)
 
     def move(self, token: FlowToken, flow: int) -> None:
-        """Move a token along a flow."""
         token.node, token.flow = self.graph.targets[flow], flow
         self.flows_taken[flow] = self.flows_taken.get(flow, 0) + 1
         self.work.append(("enter", token, None))
@@ -284,11 +282,9 @@ class Execution:
     # -- expressions ---------------------------------------------------------------------------------
 
     def evaluate(self, source: Any, variables: Mapping[str, Any]) -> Any:
-        """The value of a source."""
         return evaluate(source, variables, self.now)
 
     def holds(self, condition: str, variables: Mapping[str, Any]) -> bool:
-        """Return True if a condition holds."""
         return holds(condition, variables, self.now)
 
     # -- variables -----------------------------------------------------------------------------------

@@ -144,8 +144,7 @@ class EventGateway(ElementBehaviour):
 
 
 def resolve(run: Execution) -> bool:
-    """Let the joins by reachability go on that no other token can come to. Called when all tokens rest. Return True if
-    one has."""
+    """Let the joins by reachability go on that no token can come to now that all rest. Return True if one has."""
     for (scope, number), waiting in run.joining.items():
         joins = run.graph.elements[number].joins_at_rest(run.graph.nodes[number])
         if joins and not _can_come(run, scope, number, set(waiting)):

@@ -78,7 +78,6 @@ def iteration_ended(run: Execution, token: FlowToken, node: NodeSpec) -> None:
 
 
 def _is_done(run: Execution, scope: BpmnScope, loop: LoopState, iteration: BpmnScope, spec: LoopSpec) -> bool:
-    """Return True if the loop ends with this instance."""
     if spec.kind == "standard":
         return loop.completed == spec.maximum or not _repeats(run, iteration, spec)
     _count(scope, 0 if spec.kind == "sequential" else loop.total - loop.completed)
@@ -173,6 +172,5 @@ def _zeebe_counts(scope: BpmnScope) -> dict[str, Any]:
 
 
 def _repeats(run: Execution, scope: BpmnScope, spec: LoopSpec) -> bool:
-    """Return True if a standard loop goes on."""
     counter = {"loopCounter": 0 if scope.kind == "loop" else scope.variables["loopCounter"]}
     return spec.condition is None or run.holds(spec.condition, Variables([counter, *run.layers(scope.id)]))

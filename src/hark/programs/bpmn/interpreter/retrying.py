@@ -118,7 +118,6 @@ class BpmnRetry:
             self._run.push("child", token, RETRIED)
 
     def _start_over(self, token: FlowToken, action: Literal["enter", "body"]) -> None:
-        """Let a token begin its element again."""
         run = self._run
         if action == "enter":
             run.disarm_token(token)

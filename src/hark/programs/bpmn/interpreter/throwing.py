@@ -207,8 +207,7 @@ def _of_other_instances(run: Execution, scope: BpmnScope) -> list[Compensation]:
 
 
 def leave_transaction(run: Execution, token: FlowToken, event: EventBehaviour) -> None:
-    """Leave a transaction that was cancelled and is compensated: by its cancel event or, without one, its path ends
-    here."""
+    """Leave a transaction that is compensated: by its cancel event or, without one, its path ends here."""
     owner = run.tokens[run.scopes[token.scope].owner]
     while run.is_iteration(owner):  # the event belongs to the activity, not to one instance of it
         owner = run.tokens[run.scopes[owner.scope].owner]

@@ -36,7 +36,6 @@ class Part:
     rows: list[tuple[float, float]] = field(default_factory=list)
 
     def move(self, dx: float, dy: float) -> None:
-        """Move all that is in it."""
         for figure in self.figures:
             figure.box = figure.place.moved(dx, dy)
             if figure.label is not None:
@@ -47,7 +46,6 @@ class Part:
                 wire.label = wire.label.moved(dx, dy)
 
     def take(self, other: Part) -> None:
-        """Add what another part has."""
         self.figures += other.figures
         self.wires += other.wires
 

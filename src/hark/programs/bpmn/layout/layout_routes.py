@@ -158,8 +158,7 @@ def _straighten(layers: Layers) -> None:
 
 
 def _is_free(column: list[Cell], gateway: Cell, height: float) -> bool:
-    """Return True if an upright line from a gateway to a height, and a level one there, touch no other cell of its
-    column."""
+    """Return True if an upright line from a gateway to a height, and a level one there, touch no other cell."""
     if abs(height - gateway.y) < gateway.top + 4:
         return False
     low, high = min(gateway.y, height) - CLEAR, max(gateway.y, height) + CLEAR
@@ -202,5 +201,4 @@ def _set_columns(layers: Layers, tracks: list[int], room: list[float]) -> tuple[
 
 
 def cells_of(layers: Layers) -> list[Cell]:
-    """The cells of nodes."""
     return [cell for column in layers.columns for cell in column if cell.node is not None]

@@ -36,8 +36,7 @@ def label_size(figure: Figure) -> tuple[float, float]:
 
 
 def boundary_width(event: Figure) -> float:
-    """The width that a boundary event takes of the edge of its host: its label stands right of the line that leaves
-    it."""
+    """The width that a boundary event takes of the edge of its host: its label stands right of the leaving line."""
     return max(EVENT, EVENT / 2 + 4 + label_size(event)[0]) + _BETWEEN
 
 

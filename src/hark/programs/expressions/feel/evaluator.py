@@ -89,8 +89,7 @@ class FeelEvaluation:
         return numbers.negative(value) if numbers.is_number(value) else temporal_arithmetic.negative(value)
 
     def _arithmetic(self, node: tree.Arithmetic) -> Any:
-        """Calculate. The left side is walked in a loop: `a + b + c + …` may be long, and each level would need a
-        frame."""
+        """Calculate. The left side is walked in a loop: `a + b + c + …` may be long, and levels would need frames."""
         waiting = [node]
         while isinstance(first := waiting[-1].left, tree.Arithmetic):
             self.budget.spend()

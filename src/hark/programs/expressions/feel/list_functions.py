@@ -253,7 +253,6 @@ def _context(budget: Budget, entries: list[Any]) -> dict[str, Any] | None:
 
 @feel_function("stddev", ANY, repeated=True)
 def _stddev(budget: Budget, *values: Any) -> Any:
-    """The standard deviation of a sample."""
     items = _several(budget, values)
     mean = _mean(budget, items)
     if len(items) < 2 or not is_number(mean):

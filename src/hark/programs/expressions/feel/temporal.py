@@ -92,7 +92,6 @@ Temporal: TypeAlias = FeelDate | FeelTime | FeelDateTime | DaysDuration | Months
 
 
 def _split(nanos: int) -> tuple[int, int, int, int]:
-    """Hours, minutes, seconds and nanoseconds."""
     seconds, fraction = divmod(nanos, SECOND)
     return seconds // 3600, seconds // 60 % 60, seconds % 60, fraction
 

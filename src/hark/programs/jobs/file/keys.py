@@ -132,8 +132,6 @@ class Record:
 
 
 class Several(Wrong):
-    """Several mistakes in one value."""
-
     def __init__(self, mistakes: list[Wrong]) -> None:
         super().__init__(mistakes[0].line, " ".join(one.message for one in mistakes))
         self.mistakes = mistakes

@@ -1,5 +1,4 @@
-"""Check the templates, conditions and gates of a job: they parse, and refer only to what exists when they are
-evaluated."""
+"""Check the templates, conditions and gates of a job: they parse, and refer only to what exists at evaluation."""
 
 from __future__ import annotations
 

@@ -77,8 +77,7 @@ async def decide(claim: Claim, services: JobServices) -> Decision:
 
 
 def enter(claim: Claim, state: TaskState, job: JobSpec, output: str) -> Decision:
-    """Decide about an output, JSON text, of a task that is not run by a handler: its gate follows or, without one, its
-    result."""
+    """Decide about an output, JSON text, of a task without a handler: its gate follows or, without one, its result."""
     activation = TaskActivation(claim, state, job)
     activation.consume = tuple(row.seq for row in claim.inbox)
     return activation.completed(output)
@@ -94,7 +93,6 @@ async def _evaluate(activation: TaskActivation, graph: JobGraph, services: JobSe
 
 
 async def _ask(activation: TaskActivation, services: JobServices) -> Decision:
-    """Ask for approval, or decide by the answer."""
     claim, state = activation.claim, activation.state
     wait = next((wait for wait in claim.waits if wait.place == "gate"), None)
     if wait is not None and (answer := approvals.answer_to(claim, wait)) is not None:

@@ -209,8 +209,7 @@ async def _wait_for_event(step: StepTask) -> Decision:
 
 
 async def _matcher(step: StepTask) -> Any:
-    """A function that returns True for the payload that the task waits for. A payload of another shape does not
-    match."""
+    """A function that returns True for the payload that the task waits for. One of another shape does not match."""
     if step.task.match is None:
         return lambda event: True
     condition = condition_of(step.task.match)

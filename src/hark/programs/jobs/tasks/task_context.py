@@ -394,7 +394,6 @@ class _AnswerWhenAwaited:
 
 
 def _checked_timeout(timeout: Duration, longest: float) -> int:
-    """The timeout of a wait in µs."""
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= longest:
         raise InvalidInput(

@@ -94,7 +94,7 @@ async def _load_variables(state: TaskState, services: JobServices) -> dict[str, 
 
 
 def dump_variables(variables: Any, limit: int) -> str:
-    """Dump the variables that a handler gives to its process, as JSON: an object, or null. Raises InvalidInput,
+    """The variables that a handler gives to its process, as JSON: an object, or null. Raises InvalidInput,
     PayloadTooLarge."""
     if variables is not None and not isinstance(variables, dict):
         raise InvalidInput(f"The variables must be a dict or None, not {type(variables).__name__}.")

@@ -37,8 +37,8 @@ class Complete(Struct, frozen=True):
 
 
 class Fail(Struct, frozen=True):
-    """The outcome of `task.fail`: the error, whether another attempt may follow, and the µs until then; None: as the
-    retry policy says."""
+    """The outcome of `task.fail`: the error, whether to try again, and the µs until then; None: as the retry policy
+    says."""
 
     error: Any
     retry: bool = True
@@ -87,8 +87,7 @@ class TaskActivation:
         return None if self.state.undo or self.state.number is not None else self.task.gate
 
     def begin(self, now: int) -> None:
-        """Begin an attempt: the handler is about to run. A task that had failed was retried with its job: it begins
-        with attempt 1."""
+        """Begin an attempt: the handler is about to run. A task that was retried with its job begins with attempt 1."""
         state = self.state
         if state.ended:
             state.ended, state.since = False, 0
@@ -270,7 +269,6 @@ class TaskActivation:
 
     @property
     def queue(self) -> str:
-        """The queue of its work."""
         return lanes.ENGINE_QUEUE if self._is_map else self._queue_of_code
 
     @property

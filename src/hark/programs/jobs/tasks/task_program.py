@@ -31,8 +31,6 @@ from hark.programs.jobs.tasks.task_state import load_task_state
 
 
 class TaskProgram:
-    """Runs the lane of one handler."""
-
     def __init__(self, name: str, handler: Callable[[TaskContext], Any]) -> None:
         self.name = name
         self.handler = handler

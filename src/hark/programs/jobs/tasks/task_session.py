@@ -85,8 +85,7 @@ class TaskSession:
         services.running.add(self)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> TaskReply[T]:
-        """Start what the handler called, on the worker's loop. From any thread. The call is carried out, whatever the
-        handler does."""
+        """Start what the handler called, on the worker's loop, whatever the handler does then. From any thread."""
         self._has_begun = True
         return self.services.begin(work)
 
@@ -145,8 +144,7 @@ class TaskSession:
             self.clock.end_wait()
 
     def _give_up(self, call: WaitingCall) -> None:
-        """Give up a wait whose call the handler has cancelled: the wait must not take a signal from those that are
-        asked for later."""
+        """Give up a wait whose call the handler has cancelled: it must not take a signal from waits asked for later."""
         wait, call.wait = call.wait, None
         if wait is not None and not self.is_suspended and self.lost is None:  # else the handler itself has ended
             self.waits.withdraw(wait)
@@ -263,8 +261,7 @@ class TaskSession:
     # -- suspending and ending --------------------------------------------------------------------
 
     def suspend(self) -> None:
-        """Suspend the handler, because it has lingered long enough or the worker stops: its waits are left to a
-        park."""
+        """Suspend the handler: it has lingered long enough, or the worker stops. Its waits are left to a park."""
         if not self.is_suspended and self.lost is None:
             self.is_suspended = True
             self.clock.unwind()

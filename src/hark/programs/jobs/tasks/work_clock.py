@@ -69,7 +69,6 @@ class WorkClock:
         self._reschedule()
 
     def why_expired(self) -> TimeoutError:
-        """The reason why `limit` has expired."""
         if self._timeout is not None and self.worked() >= self._timeout * SECOND - 1:
             return TimeoutError(f"it did not end within timeout_sec ({self._timeout:g} s of working time)")
         return TimeoutError(f"it gave no heartbeat for heartbeat_sec ({self._heartbeat:g} s)")
