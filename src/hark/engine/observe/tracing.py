@@ -263,7 +263,6 @@ class Tracing:
 
     @contextmanager
     def run(self, claim: Claim, label: str, attempt: int) -> Iterator[Callable[[Failure], None]]:
-        """See programs/services.py."""
         about = _about(claim) | {"hark.step": label, "hark.attempt": attempt}
         with self._tracer.start_as_current_span(label, attributes=about, record_exception=False) as span:
             yield partial(self._record, span)

@@ -89,7 +89,6 @@ class DefinitionSources:
         return {row.id: TaskOutput(row.id, row.status, row.state, row.result, row.error) for row in rows}
 
     async def inputs(self, job: str) -> str:
-        """The inputs of a job as JSON text, with their defaults."""
         from hark.programs.jobs.job_inputs import checked_inputs
         from hark.programs.jobs.job_state import START, load_job_state
 
@@ -103,7 +102,6 @@ class DefinitionSources:
         return bytes(load_job_state(state).inputs).decode()
 
     async def unknown_gates(self, names: Iterable[str]) -> list[str]:
-        """The gates that neither this process nor a worker on this store has registered."""
         unknown = [name for name in names if gate_lane(name) not in self._registry.lanes()]
         workers = await self._read(lambda store: store.read(reads.all_workers)) if unknown else ()
         elsewhere = {lane for row in workers for lane in row.definitions.split(",")}

@@ -53,11 +53,9 @@ class Published(Protocol):
 
     def add_turn(self, result: TurnResult, items: Sequence[Queued]) -> None:
         """Take the requests of a turn that has committed."""
-        ...
 
     def add_wake_up(self) -> None:
         """Wake other processes, which may wait for something that a turn did."""
-        ...
 
 
 class Clerk:

@@ -38,7 +38,6 @@ class AttachedWorker:
 
     @property
     def open(self) -> bool:
-        """Return False while the worker stops: it claims nothing more."""
         return self._activations.open
 
     def capacity(self, commits: Sequence[Commit]) -> Capacity | None:

@@ -22,11 +22,9 @@ class Owner(Protocol, Generic[T]):
 
     def begin(self, item: T) -> Coroutine[Any, Any, None] | None:
         """Return the coroutine of an item; None if it is no longer needed."""
-        ...
 
     def keep_task(self, item: T, task: Task) -> None:
         """Give the asyncio task to the coroutine of this item, which has to wait."""
-        ...
 
 
 def run(owner: Owner[T], items: deque[T]) -> Task:

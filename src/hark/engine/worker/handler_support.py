@@ -26,14 +26,7 @@ T = TypeVar("T")
 
 
 class HandlerSupport:
-    """The handlers that run in this process, and how they reach its loop.
-
-    Attributes:
-        linger: Seconds that a handler waits in its slot before its task parks.
-        max_signal_wait: The longest timeout of `task.wait_for_signal`, in seconds.
-        running: The handlers that run.
-        stopping: Whether the worker stops: a handler that begins to wait parks its task at once.
-    """
+    """The handlers that run in this process, and their way to its loop. Implements a part of TaskServices."""
 
     def __init__(self, clerk: Clerk) -> None:
         self.linger = 60.0
@@ -59,8 +52,6 @@ class HandlerSupport:
             handler.suspend_if_waiting()
 
     def begin(self, work: Coroutine[Any, Any, T], *, given_up: Callable[[], None] | None = None) -> Reply[T]:
-        """Run a coroutine on the worker's loop. From any thread. `given_up` marks a wait: it ends when the asyncio task
-        that awaits the reply is cancelled, and this is called."""
         reply: Reply[T] = Reply() if given_up is None else _WaitReply(given_up)
         loop = self._loop
         if loop is None or loop.is_closed():
@@ -81,11 +72,9 @@ class HandlerSupport:
             reply.work = task
 
     def done(self) -> Reply[None]:
-        """Return the result of a call that need not be waited for."""
         return self._done
 
     def signal(self, target: str, name: str, payload: str, dedup_key: str | None) -> Reply[Delivery]:
-        """Send a signal, in a commit of its own. From any thread."""
         reply: Reply[Delivery] = Reply()
         self._clerk.submit(Deliver(target=target, name=name, payload=payload, dedup_key=dedup_key), reply)
         return reply

@@ -42,19 +42,15 @@ class OperationOwner(Protocol):
 
     def read_next_line(self, operation: Operation) -> bool:
         """Resolve the operation if the next line of the journal is its own, in a replay."""
-        ...
 
     def resolved_early(self, operation: Operation) -> None:
         """Note that the operation is resolved, and the code has not awaited it yet."""
-        ...
 
     def awaited_late(self, operation: Operation) -> None:
         """Note that the code awaits an operation that was resolved before."""
-        ...
 
     def withdraw(self, operation: Operation) -> None:
         """Withdraw the operation: its wait, child or asyncio task is not needed any more."""
-        ...
 
 
 class Operation(Promise[Any]):

@@ -61,23 +61,18 @@ class StepServices(Protocol):
 
     def now(self) -> datetime:
         """The time of the database."""
-        ...
 
     def rate_limit(self, rate_limit: Any, weight: float) -> str | None:
         """The bucket of a rate limit; raises InvalidInput if it is not configured or the weight is above its burst."""
-        ...
 
     def concurrency_key(self, key: str | None) -> str | None:
         """The key, checked."""
-        ...
 
     def new(self, definition: Any, input: Any, options: dict[str, Any]) -> NewInstance:
         """A start as data; raises InvalidInput if it is malformed."""
-        ...
 
     def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
         """Call a synchronous function in a thread."""
-        ...
 
 
 class StepFunction(Struct, frozen=True):

@@ -14,4 +14,3 @@ class BpmnServices(JobServices, Protocol):
 
     def bpmn_graph(self, definition: str, version: int) -> Awaitable[BpmnGraph]:
         """A process, with its indexes: from the store on first use, then from memory."""
-        ...

@@ -36,11 +36,9 @@ class ValueKind(Protocol):
 
     def read(self, node: TreeNode, key: str) -> Any:
         """The value, as the spec has it. Raises Wrong."""
-        ...
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the value."""
-        ...
 
 
 def described(value: Any) -> str:
