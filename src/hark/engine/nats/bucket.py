@@ -140,8 +140,12 @@ class SignalBucket:
         return _stream(found)
 
     async def _info(self) -> dict[str, Any] | None:
+        return await self._find(f"STREAM.INFO.{self.stream}")
+
+    async def _find(self, api: str, question: Any = None) -> dict[str, Any] | None:
+        """Ask the JetStream API about something; None if it is not there."""
         try:
-            return await self._connection.ask(f"STREAM.INFO.{self.stream}")
+            return await self._connection.ask(api, question)
         except ApiError as error:
             if error.code == _NOT_FOUND:
                 return None
@@ -184,13 +188,7 @@ class SignalBucket:
 
     async def has_consumer(self, name: str) -> bool:
         """Return True if a consumer is still there. A process that takes over deletes the consumers of the others."""
-        try:
-            await self._connection.ask(f"CONSUMER.INFO.{self.stream}.{name}")
-        except ApiError as error:
-            if error.code == _NOT_FOUND:
-                return False
-            raise
-        return True
+        return await self._find(f"CONSUMER.INFO.{self.stream}.{name}") is not None
 
     async def floor(self, name: str) -> int:
         """The sequence up to which this consumer has acknowledged everything."""
@@ -200,7 +198,7 @@ class SignalBucket:
     async def add_consumer(self, number: int, start: int | None) -> str:
         """Add a durable consumer that begins with this sequence; None: with the first value. Return its name."""
         name = f"hark-{number}-{secrets.token_hex(4)}"
-        where = {"deliver_policy": "all"} if start is None else _from(start)
+        from_start = {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
         config = {
             "name": name,
             "durable_name": name,
@@ -208,7 +206,7 @@ class SignalBucket:
             "ack_wait": _ACK_WAIT,
             "max_ack_pending": MOST_UNACKNOWLEDGED,
             "replay_policy": "instant",
-            **where,
+            **({"deliver_policy": "all"} if start is None else from_start),
         }
         question = {"stream_name": self.stream, "config": config}
         await self._connection.ask(f"CONSUMER.DURABLE.CREATE.{self.stream}.{name}", question)
@@ -216,24 +214,17 @@ class SignalBucket:
 
     async def delete_consumer(self, name: str) -> None:
         """Delete a consumer, if it is still there."""
-        try:
-            await self._connection.ask(f"CONSUMER.DELETE.{self.stream}.{name}")
-        except ApiError as error:
-            if error.code != _NOT_FOUND:
-                raise
+        await self._find(f"CONSUMER.DELETE.{self.stream}.{name}")
 
     # -- values -----------------------------------------------------------------------------------
 
     async def first_from(self, sequence: int) -> StoredValue | None:
         """The first value from this sequence on; None at the end."""
         question = {"seq": sequence, "next_by_subj": f"{self.prefix}>"}
-        try:
-            found = (await self._connection.ask(f"STREAM.MSG.GET.{self.stream}", question))["message"]
-        except ApiError as error:
-            if error.code == _NOT_FOUND:
-                return None
-            raise
-        return StoredValue(found["seq"], found["subject"].removeprefix(self.prefix), found["time"])
+        if (found := await self._find(f"STREAM.MSG.GET.{self.stream}", question)) is None:
+            return None
+        value = found["message"]
+        return StoredValue(value["seq"], value["subject"].removeprefix(self.prefix), value["time"])
 
     async def limits(self, stream: Stream) -> AccountStorage | None:
         """The limits of the account for a stream of this kind; None if this user may not ask for them."""
@@ -251,10 +242,6 @@ class SignalBucket:
     async def purge_before(self, sequence: int) -> int:
         """Remove all values below this sequence. Return their number."""
         return int((await self._connection.ask(f"STREAM.PURGE.{self.stream}", {"seq": sequence}))["purged"])
-
-
-def _from(sequence: int) -> dict[str, Any]:
-    return {"deliver_policy": "by_start_sequence", "opt_start_seq": sequence}
 
 
 def _stream(found: dict[str, Any]) -> Stream:

@@ -277,13 +277,9 @@ def step_of_start(element: str) -> str:
     return f"{START}:{element}"
 
 
-_decoder = msgspec.json.Decoder(BpmnSource)
+decode_bpmn = msgspec.json.Decoder(BpmnSource).decode
+"""Read a process from its stored source."""
 _encoder = msgspec.json.Encoder()
-
-
-def decode_bpmn(source: str) -> BpmnSource:
-    """A process from its stored source."""
-    return _decoder.decode(source)
 
 
 def encode_bpmn(source: BpmnSource) -> str:

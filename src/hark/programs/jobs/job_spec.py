@@ -122,17 +122,13 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
         return {task.queue or self.queue or "default" for task in self.tasks}
 
 
-_decoder = msgspec.json.Decoder(JobSpec)
+decode_job = msgspec.json.Decoder(JobSpec).decode
+"""Read the spec of a stored text."""
 
 
 def encode_job(spec: JobSpec) -> str:
     """The JSON text of a spec, as the store keeps it. The same spec always gives the same text."""
     return msgspec.json.encode(spec).decode()
-
-
-def decode_job(source: str) -> JobSpec:
-    """The spec of a stored text."""
-    return _decoder.decode(source)
 
 
 def digest_of(source: str) -> str:

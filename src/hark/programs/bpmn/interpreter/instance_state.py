@@ -185,13 +185,9 @@ class BpmnState(Struct, omit_defaults=True):
     terminates: Literal["loop", "all"] | None = None
 
 
-_decoder = msgspec.json.Decoder(BpmnState)
+load_bpmn_state = msgspec.json.Decoder(BpmnState).decode
+"""Read the state of a process from the text in its row."""
 _encoder = msgspec.json.Encoder()
-
-
-def load_bpmn_state(text: str) -> BpmnState:
-    """The state of a process from the text in its row."""
-    return _decoder.decode(text)
 
 
 def dump_bpmn_state(state: BpmnState) -> str:

@@ -74,13 +74,9 @@ class TaskState(Struct, omit_defaults=True):
     absent: dict[int, tuple[str, str | None]] = {}
 
 
-_decoder = msgspec.json.Decoder(TaskState)
+load_task_state = msgspec.json.Decoder(TaskState).decode
+"""Read the state of a task from the text in its row."""
 _encoder = msgspec.json.Encoder()
-
-
-def load_task_state(text: str) -> TaskState:
-    """The state of a task from the text in its row."""
-    return _decoder.decode(text)
 
 
 def dump_task_state(state: TaskState) -> str:
