@@ -16,6 +16,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hark.engine.turns import caller_errors
@@ -49,26 +50,18 @@ class FinishedTurn(NamedTuple):
     """The turn has claimed what the worker had room for."""
 
 
+@dataclass(eq=False)
 class TurnRunner:
-    def __init__(
-        self,
-        store: Callable[[], Store],
-        rules: Rules,
-        catalog: Catalog,
-        queue: RequestQueue,
-        loop: ThreadLoop,
-        work_left: WorkLeft,
-        worker: CurrentWorker,
-        one_calls: CallAttempts,
-    ) -> None:
-        self._store = store
-        self._rules = rules
-        self._catalog = catalog
-        self._queue = queue
-        self._loop = loop
-        self._work_left = work_left
-        self._worker = worker
-        self._call_attempts = one_calls
+    _store: Callable[[], Store]
+    _rules: Rules
+    _catalog: Catalog
+    _queue: RequestQueue
+    _loop: ThreadLoop
+    _work_left: WorkLeft
+    _worker: CurrentWorker
+    _call_attempts: CallAttempts
+
+    def __post_init__(self) -> None:
         self.committing: set[str] = set()
         """The instances whose outcomes the present turn commits: the store may be one epoch ahead of the worker."""
         self._trouble: tuple[StoreFault, float] | None = None  # why the present turn is tried again, and since when

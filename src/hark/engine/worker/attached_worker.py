@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hark.engine.worker.activations import Activations
@@ -17,24 +18,16 @@ from hark.kernel.requests import Capacity, Commit
 from hark.model.activation import Arrived, Claim
 
 
+@dataclass(eq=False)
 class AttachedWorker:
     """The clerk's side of a worker that runs in its process."""
 
-    def __init__(
-        self,
-        owner: str,
-        slots: Slots,
-        activations: Activations,
-        services: WorkerServices,
-        lease: LeaseRenewal,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self.owner = owner
-        self._slots = slots
-        self._activations = activations
-        self._services = services
-        self._lease = lease
-        self._loop = loop
+    owner: str
+    _slots: Slots
+    _activations: Activations
+    _services: WorkerServices
+    _lease: LeaseRenewal
+    _loop: asyncio.AbstractEventLoop
 
     @property
     def open(self) -> bool:

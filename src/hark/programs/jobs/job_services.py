@@ -64,21 +64,14 @@ class JobServices(FunctionServices, Protocol):
 class TaskServices(JobServices, Protocol):
     """The services of the worker for the handler of a task, in addition to JobServices."""
 
-    @property
-    def linger(self) -> float:
-        """Seconds that a handler may wait for a signal in its slot, before its task parks."""
-
-    @property
-    def max_signal_wait(self) -> float:
-        """The longest timeout of `wait_for_signal`, in seconds."""
-
-    @property
-    def running(self) -> set[RunningHandler]:
-        """The handlers that run."""
-
-    @property
-    def stopping(self) -> bool:
-        """Return True if the worker stops: a handler that begins to wait parks its task at once."""
+    linger: float
+    """Seconds that a handler may wait for a signal in its slot, before its task parks."""
+    max_signal_wait: float
+    """The longest timeout of `wait_for_signal`, in seconds."""
+    running: set[RunningHandler]
+    """The handlers that run."""
+    stopping: bool
+    """True if the worker stops: a handler that begins to wait parks its task at once."""
 
     def begin(self, work: Coroutine[Any, Any, T], *, given_up: Callable[[], None] | None = None) -> TaskReply[T]:
         """Run a coroutine on the worker's loop. From any thread. `given_up` marks a wait: it ends when the asyncio task
