@@ -21,12 +21,7 @@ _log = get_logger()
 
 class LeaseRenewal:
     def __init__(
-        self,
-        owner: str,
-        registry: Registry,
-        seconds: float,
-        info: Callable[[], str],
-        renewed: Callable[[float], None],
+        self, owner: str, registry: Registry, seconds: float, info: Callable[[], str], renewed: Callable[[float], None]
     ) -> None:
         """Make the thread. `owner`: the id of the worker; `registry`: the lanes it can run; `seconds`: of the lease;
         `info`: what to record about the worker, as JSON, with each renewal; `renewed`: called after each."""

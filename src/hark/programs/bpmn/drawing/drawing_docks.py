@@ -36,10 +36,7 @@ def _toward(box: Box, point: Point) -> Point:
     dx, dy = point.x - center.x, point.y - center.y
     if not dx and not dy:
         return center
-    share = min(
-        box.width / 2 / abs(dx) if dx else float("inf"),
-        box.height / 2 / abs(dy) if dy else float("inf"),
-    )
+    share = min(box.width / 2 / abs(dx) if dx else float("inf"), box.height / 2 / abs(dy) if dy else float("inf"))
     return Point(center.x + dx * min(share, 1.0), center.y + dy * min(share, 1.0))
 
 

@@ -194,11 +194,7 @@ def _attach(event: Figure) -> None:
 
 
 def _open_or_close(
-    figure: Figure,
-    shape: ShapePlace,
-    sheet: _Sheet,
-    sheets: list[_Sheet],
-    closed: list[tuple[Figure, _Sheet | None]],
+    figure: Figure, shape: ShapePlace, sheet: _Sheet, sheets: list[_Sheet], closed: list[tuple[Figure, _Sheet | None]]
 ) -> None:
     """Decide whether the inside of a sub-process is drawn in its box or in a panel of its own."""
     inside = [child for child in figure.children if child.tag in LAID_OUT]

@@ -61,9 +61,7 @@ HARMLESS_ATTRIBUTES = frozenset(
 )  # fmt: skip
 """Attributes of the vendors and of Zeebe that change nothing in Hark."""
 
-NOTES = {
-    "initiator": "Hark does not know who starts an instance. If the process uses the variable, start it with one",
-}
+NOTES = {"initiator": "Hark does not know who starts an instance. If the process uses the variable, start it with one"}
 """The notes for people about a harmless attribute."""
 
 HARMLESS_ELEMENTS = frozenset(

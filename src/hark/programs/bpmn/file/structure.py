@@ -87,11 +87,7 @@ def _connect(process: BpmnDraft) -> None:
             process.file.report(id, element.line, f"There are two elements with the id {id!r}. Rename one of them.")
         taken.add(id)
         flow = FlowDraft(
-            id,
-            number,
-            element,
-            _end_of(process, id, element, "sourceRef"),
-            _end_of(process, id, element, "targetRef"),
+            id, number, element, _end_of(process, id, element, "sourceRef"), _end_of(process, id, element, "targetRef")
         )
         process.flows.append(flow)
         if flow.source is None or flow.target is None:

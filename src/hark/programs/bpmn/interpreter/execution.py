@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hark.model.decisions import Arm, CancelChild, Effect, NewAwakeable, Settle
 from hark.programs.bpmn.bpmn_spec import NodeSpec
-from hark.programs.bpmn.interpreter.instance_state import (
-    BpmnScope,
-    BpmnState,
-    Catcher,
-    FlowToken,
-    Incident,
-    Resumption,
-)
+from hark.programs.bpmn.interpreter.instance_state import BpmnScope, BpmnState, Catcher, FlowToken, Incident, Resumption
 from hark.programs.bpmn.interpreter.scope_variables import VariableChange, Variables, assigned, flattened
 from hark.programs.expressions.sources import evaluate, holds
 

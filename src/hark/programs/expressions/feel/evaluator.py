@@ -14,15 +14,7 @@ from hark.programs.expressions.error import ExpressionError
 from hark.programs.expressions.feel import numbers, temporal_arithmetic
 from hark.programs.expressions.feel.functions import FEEL_FUNCTIONS
 from hark.programs.expressions.feel.temporal import from_local_nanos, property_of
-from hark.programs.expressions.feel.values import (
-    TEMPORAL,
-    FeelRange,
-    as_json_value,
-    compare,
-    equal,
-    feel_kind,
-    within,
-)
+from hark.programs.expressions.feel.values import TEMPORAL, FeelRange, as_json_value, compare, equal, feel_kind, within
 from hark.programs.expressions.json_values import WrongValue
 from hark.programs.expressions.tree import Node
 

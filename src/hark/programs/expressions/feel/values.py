@@ -12,13 +12,7 @@ from typing import Any, Literal
 
 from hark.programs.expressions.budget import Budget
 from hark.programs.expressions.feel.numbers import exact, number_text, to_json
-from hark.programs.expressions.feel.temporal import (
-    DaysDuration,
-    FeelDate,
-    FeelDateTime,
-    FeelTime,
-    MonthsDuration,
-)
+from hark.programs.expressions.feel.temporal import DaysDuration, FeelDate, FeelDateTime, FeelTime, MonthsDuration
 from hark.programs.expressions.feel.temporal_arithmetic import comparable
 from hark.programs.expressions.json_values import WrongValue
 
