@@ -81,11 +81,6 @@ class Template:
     pieces: tuple[Piece, ...]
     null_is_empty: bool = False  # as JUEL has it; in Hark's own syntax null is written as its JSON
 
-    @property
-    def is_constant(self) -> bool:
-        """Return True if the template has no expression."""
-        return not any(isinstance(piece, Output) for piece in self.pieces)
-
     def render(self, variables: Mapping[str, Any]) -> Any:
         """The value of the expression, if the template is exactly one; otherwise the text. Raises ExpressionError."""
         if len(self.pieces) == 1 and isinstance(only := self.pieces[0], Output):

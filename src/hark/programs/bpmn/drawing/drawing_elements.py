@@ -41,11 +41,6 @@ def read_scene(root: XmlElement) -> Scene:
     return scene
 
 
-def processes_of(root: XmlElement) -> list[XmlElement]:
-    """The processes of a file, in order."""
-    return root.all("bpmn:process")
-
-
 def text_of(element: XmlElement | None) -> str:
     """The text in an element, with its blanks made single."""
     return " ".join(element.text.split()) if element is not None else ""

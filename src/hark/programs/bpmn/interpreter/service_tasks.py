@@ -37,11 +37,6 @@ _QUEUE: Final = "default"
 _encode = msgspec.json.Encoder().encode
 
 
-def service_nodes(spec: BpmnSpec) -> tuple[int, ...]:
-    """The numbers of the nodes that a handler runs."""
-    return tuple(number for number, node in enumerate(spec.nodes) if ELEMENT_BEHAVIOURS[node.kind].has_handler)
-
-
 def task_graph(spec: BpmnSpec) -> JobGraph:
     """The process as the program of its service tasks sees it."""
     return JobGraph(JobSpec(spec.id, tuple(map(_task_spec, spec.nodes)), is_bpmn=True))
