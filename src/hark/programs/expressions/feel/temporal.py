@@ -298,30 +298,16 @@ def property_of(value: Temporal, name: str) -> Any:
 
 
 def _date_property(date: FeelDate, name: str) -> int | None:
-    match name:
-        case "year":
-            return date.year
-        case "month":
-            return date.month
-        case "day":
-            return date.day
-        case "weekday":
-            return weekday(date)
-    return None
+    if name == "weekday":
+        return weekday(date)
+    return {"year": date.year, "month": date.month, "day": date.day}.get(name)
 
 
 def _time_property(time: FeelTime, name: str, at: FeelDateTime | None) -> Any:
+    if name == "timezone":
+        return time.zone if isinstance(time.zone, str) else None
+    if name == "time offset":
+        offset = offset_at(FeelDateTime(FeelDate(1970, 1, 1), time) if at is None else at)
+        return None if offset is None else DaysDuration(offset * SECOND)
     hours, minutes, seconds, _ = _split(time.nanos)
-    match name:
-        case "hour":
-            return hours
-        case "minute":
-            return minutes
-        case "second":
-            return seconds
-        case "timezone":
-            return time.zone if isinstance(time.zone, str) else None
-        case "time offset":
-            offset = offset_at(FeelDateTime(FeelDate(1970, 1, 1), time) if at is None else at)
-            return None if offset is None else DaysDuration(offset * SECOND)
-    return None
+    return {"hour": hours, "minute": minutes, "second": seconds}.get(name)
