@@ -116,14 +116,13 @@ class Unacknowledged(NamedTuple):
     unreadable: tuple[str, ...] = ()  # keys that are left out
 
 
-class Term:
+class Term(NamedTuple):
     """The time in which this process reads: the consumer of its own, on a stream that was created at one time."""
 
-    def __init__(self, bucket: SignalBucket, consumer: str, stream: Stream, before: Unacknowledged) -> None:
-        self.bucket = bucket
-        self.consumer = consumer
-        self.stream = stream
-        self.before = before
+    bucket: SignalBucket
+    consumer: str
+    stream: Stream
+    before: Unacknowledged
 
     def dedup_key(self, position: ValuePosition) -> str:
         """The key that tells a value from all others: a wiped server counts sequences from 1 again, and one that lost

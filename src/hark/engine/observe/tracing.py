@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
@@ -274,32 +275,28 @@ class Tracing:
         span.set_status(self._api.StatusCode.ERROR, failure.text)
 
 
+@dataclass(slots=True, eq=False)
 class ActivationSpan:
     """The span of an activation. `running`: its code runs; False while its outcome is committed."""
 
-    __slots__ = ("running", "span")
-
-    def __init__(self, span: Span) -> None:
-        self.span = span
-        self.running = False
+    span: Span
+    running: bool = False
 
     def end(self) -> None:
         self.running = False
         self.span.end()
 
 
+@dataclass(slots=True, eq=False)
 class _Answer:
     """A call about an instance that exists: a signal, a message, an answer, a cancel, a retry."""
 
-    __slots__ = ("caller", "ended", "error", "instance", "name", "started")
-
-    def __init__(self, name: str, caller: SpanContext, started: int) -> None:
-        self.name = name
-        self.caller = caller
-        self.started = started  # ns since 1970
-        self.ended = started
-        self.instance: str | None = None
-        self.error: BaseException | None = None
+    name: str
+    caller: SpanContext
+    started: int  # ns since 1970
+    ended: int = 0
+    instance: str | None = None
+    error: BaseException | None = None
 
 
 class _TracedReply(Reply[T]):
