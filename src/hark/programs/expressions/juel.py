@@ -57,7 +57,7 @@ _METHODS: Final[dict[str, tuple[str, int]]] = {
 def parse(text: str, start: int = 0, *, in_template: bool = False) -> tuple[Node, int]:
     """The tree of the expression that starts at this index, and the index after it (and after its `}`)."""
     tokens, end = read_tokens(text, start, _LEXICON_IN_TEMPLATE if in_template else _LEXICON)
-    return _Parser(text, tokens).parse(), end
+    return _JuelParser(text, tokens).parse(), end
 
 
 def _operator(token: Lexeme) -> str | None:
@@ -72,7 +72,7 @@ def _or_null(variable: str, at: int) -> Node:
     return tree.FunctionCall("default", (tree.Variable(variable, at), tree.Constant(None, at)), at)
 
 
-class _Parser(Parser):
+class _JuelParser(Parser):
     reserved = frozenset({*_WORDS, "empty", "instanceof"})
 
     def combine(self, left: Node, least: int) -> Node | None:

@@ -34,10 +34,10 @@ _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 def parse(text: str, start: int = 0, *, in_template: bool = False) -> tuple[Node, int]:
     """The tree of the expression that starts at this index, and the index after it (and after its `}}`)."""
     tokens, end = read_tokens(text, start, LEXICON_IN_TEMPLATE if in_template else LEXICON)
-    return _Parser(text, tokens).parse(), end
+    return _OwnParser(text, tokens).parse(), end
 
 
-class _Parser(Parser):
+class _OwnParser(Parser):
     reserved = frozenset({"and", "or", "not", "in", "if", "else"})
 
     def leftover(self) -> ExpressionError:

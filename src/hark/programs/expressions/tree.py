@@ -13,14 +13,14 @@ ArithmeticOperator = Literal["+", "-", "*", "/", "//", "%", "**"]
 ComparisonOperator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
 
 
-class TreeNode:
+class ExpressionNode:
     """A node of any kind."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Constant(TreeNode):
+class Constant(ExpressionNode):
     """A number, a text, true, false or null."""
 
     value: Any
@@ -28,7 +28,7 @@ class Constant(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Variable(TreeNode):
+class Variable(ExpressionNode):
     """The value of a variable."""
 
     name: str
@@ -36,7 +36,7 @@ class Variable(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute(TreeNode):
+class Attribute(ExpressionNode):
     """`of.name`: the value of a key of an object."""
 
     of: Node
@@ -45,7 +45,7 @@ class Attribute(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Index(TreeNode):
+class Index(ExpressionNode):
     """`of[key]`: an item of a list, or the value of a key of an object."""
 
     of: Node
@@ -54,7 +54,7 @@ class Index(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionCall(TreeNode):
+class FunctionCall(ExpressionNode):
     """`function(arguments)`, or a filter: `arguments[0] | function(the others)`."""
 
     function: str
@@ -63,7 +63,7 @@ class FunctionCall(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Negative(TreeNode):
+class Negative(ExpressionNode):
     """`-of`."""
 
     of: Node
@@ -71,7 +71,7 @@ class Negative(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Not(TreeNode):
+class Not(ExpressionNode):
     """`not of`."""
 
     of: Node
@@ -79,7 +79,7 @@ class Not(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Logical(TreeNode):
+class Logical(ExpressionNode):
     """`a and b and c`, `a or b or c`: evaluated from the left until the result is known."""
 
     operator: Literal["and", "or"]
@@ -88,7 +88,7 @@ class Logical(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic(TreeNode):
+class Arithmetic(ExpressionNode):
     """`left + right` and the like."""
 
     operator: ArithmeticOperator
@@ -98,7 +98,7 @@ class Arithmetic(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(TreeNode):
+class Comparison(ExpressionNode):
     """`left == right` and the like. If it `converts`, a text is compared with a number, true or false as that, and null
     is neither less nor greater than anything."""
 
@@ -110,7 +110,7 @@ class Comparison(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Conditional(TreeNode):
+class Conditional(ExpressionNode):
     """`test ? then : otherwise`, or `then if test else otherwise`."""
 
     test: Node
@@ -120,7 +120,7 @@ class Conditional(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf(TreeNode):
+class ListOf(ExpressionNode):
     """`[a, b]`."""
 
     items: tuple[Node, ...]
@@ -128,7 +128,7 @@ class ListOf(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectOf(TreeNode):
+class ObjectOf(ExpressionNode):
     """`{'a': b}`."""
 
     items: tuple[tuple[Node, Node], ...]
@@ -139,7 +139,7 @@ class ObjectOf(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class ContextOf(TreeNode):
+class ContextOf(ExpressionNode):
     """`{a: 1, b: a + 1}`: an object in which an entry sees those before it."""
 
     entries: tuple[tuple[str, Node], ...]
@@ -147,7 +147,7 @@ class ContextOf(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class RangeOf(TreeNode):
+class RangeOf(ExpressionNode):
     """`[low..high]`, `(low..high)` and the like."""
 
     low: Node
@@ -158,7 +158,7 @@ class RangeOf(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter(TreeNode):
+class Filter(ExpressionNode):
     """`of[condition]`: the items for which it holds, or the item with that number, counted from 1."""
 
     of: Node
@@ -167,7 +167,7 @@ class Filter(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Between(TreeNode):
+class Between(ExpressionNode):
     """`of between low and high`."""
 
     of: Node
@@ -177,7 +177,7 @@ class Between(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class UnaryTest(TreeNode):
+class UnaryTest(ExpressionNode):
     """`< limit` on the right side of `in`."""
 
     operator: ComparisonOperator
@@ -186,7 +186,7 @@ class UnaryTest(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class IsIn(TreeNode):
+class IsIn(ExpressionNode):
     """`of in test`, `of in (test, test)`: whether one of the tests is met."""
 
     of: Node
@@ -195,7 +195,7 @@ class IsIn(TreeNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration(TreeNode):
+class Iteration(ExpressionNode):
     """`some x in list, y in other satisfies body`, `every …`, and `for x in list return body`."""
 
     kind: Literal["some", "every", "for"]
@@ -230,7 +230,7 @@ def parts(node: Node) -> list[Node]:
     pending: list[Any] = [getattr(node, name) for name in reversed(node.__slots__)]
     while pending:
         match pending.pop():
-            case TreeNode() as part:
+            case ExpressionNode() as part:
                 found.append(cast(Node, part))
             case tuple() as several:
                 pending += reversed(several)

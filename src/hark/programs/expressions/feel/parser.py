@@ -34,10 +34,10 @@ _NOT_HERE: Final = {
 
 def parse(text: str, start: int = 0) -> Node:
     """The tree of the expression from this index to the end of the text. Raises ExpressionError."""
-    return _Parser(text, read_feel_tokens(text, start)).parse()
+    return _FeelParser(text, read_feel_tokens(text, start)).parse()
 
 
-class _Parser(Parser):
+class _FeelParser(Parser):
     reserved = _KEYWORDS
 
     def __init__(self, text: str, tokens: list[Lexeme]) -> None:
