@@ -113,7 +113,7 @@ def test_every_entry_links_tests_that_cite_it(kind: str) -> None:
 def test_every_invariant_names_files_and_tests() -> None:
     """test_named_files.py finds them."""
     for id, entry in entries("invariant").items():
-        kept, _, tests = entry.partition("- Tests: ")
+        kept, _, tests = entry.partition("- Tests:")
         assert "- Kept by `" in kept, id
         assert re.search(r"`tests/[\w/]+\.py:test_\w+`", tests), id
 
