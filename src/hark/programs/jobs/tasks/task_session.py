@@ -395,7 +395,7 @@ class TaskSession:
                 )
             )
 
-    async def ask(self, awakeable: dict[str, Any], timeout: int | None) -> TaskAwakeable:
+    async def ask(self, awakeable: dict[str, Any]) -> TaskAwakeable:
         """Create an awakeable of the run. The same call of a handler that runs again gives the same one."""
         self.check()
         place = f"{QUESTION}{self.state.period}.{self._asked}"
@@ -403,7 +403,7 @@ class TaskSession:
         asked: TaskAwakeable = await self.note(
             NoteAwakeable(
                 self.claim.id, self.claim.epoch, run_id=self.state.run, place=place, task=self.claim.step,
-                timeout=timeout, nonce=secrets.token_urlsafe(12), **awakeable,
+                nonce=secrets.token_urlsafe(12), **awakeable,
             )
         )  # fmt: skip
         if asked.status == "PENDING":
