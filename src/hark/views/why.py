@@ -8,14 +8,13 @@ broadcasts since it was started. The commands in the texts are those of doors/cl
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
-from hark.model.activation import KINDS, WaitRow
+from hark.model.activation import KINDS
 from hark.model.errors import no_instance
 from hark.model.lanes import BPMN, ENGINE_QUEUE, INTERPRETED, JOB, ON_EVERY_WORKER, what_runs
 from hark.model.names import from_micros
@@ -26,6 +25,7 @@ from hark.store.protocol import Store
 from hark.store.reads import Miss, OpenWait, WhyInstance, WorkerRow
 from hark.store.statements import AwakeableRow
 from hark.views import instance_views, job_reporting, run_events
+from hark.views.job_reporting import armed_wait, command_text
 from hark.views.next_attempts import NextAttempt, next_attempts
 from hark.views.worker_info import heartbeat, name_of, serves
 
@@ -141,13 +141,6 @@ def _said_by_handler(row: WhyInstance) -> str:
     return paused + ("" if row.progress is None else f" Its last heartbeat said: {row.progress}.")
 
 
-def armed_wait(wait: OpenWait) -> WaitRow:
-    each = wait.remaining == 0  # a wait that counts its children is answered when none is left
-    return WaitRow(
-        wait.id, wait.place, wait.kind, wait.name, wait.key, wait.deadline, wait.remaining, None, answers_each=each
-    )
-
-
 # -- what it waits for ------------------------------------------------------------------------------
 
 
@@ -221,10 +214,6 @@ def _waiting(
         None if command is None else command_text(*command),
         kind.note(armed, context) if attempt is None else attempt.text(now),
     )
-
-
-def command_text(*words: str) -> str:
-    return " ".join(["hark", *map(shlex.quote, words)])
 
 
 # -- what blocks it ---------------------------------------------------------------------------------
