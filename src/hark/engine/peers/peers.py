@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
+from hark.engine.peers.retention import Retention, remove_old
 from hark.engine.peers.worker_watch import WorkerWatch
-from hark.engine.turns.database_clock import DatabaseClock
-from hark.engine.turns.local_worker import CurrentWorker
-from hark.engine.turns.thread_loop import ThreadLoop
+from hark.engine.turns.clerk_state import ClerkState
+from hark.engine.turns.reply import Reply
 from hark.engine.turns.turn_runner import TurnRunner
-from hark.engine.turns.work_left import WorkLeft
 from hark.kernel.requests import Reclaim, Request
 from hark.model.log import get_logger
 from hark.model.reasons import reason
 from hark.store import statements as sql
-from hark.store.protocol import Store, StoreFault
+from hark.store.protocol import StoreFault
 from hark.views.worker_info import lease_of
 
 _log = get_logger()
@@ -33,29 +32,21 @@ _BETWEEN_CHECKS = 0.02  # seconds from a check to the next, however many hints t
 class Peers:
     def __init__(
         self,
-        store: Callable[[], Store],
-        loop: ThreadLoop,
-        work_left: WorkLeft,
-        clock: DatabaseClock,
+        state: ClerkState,
         turns: TurnRunner,
-        worker: CurrentWorker,
         *,
         lease: float,
+        retention: Retention,
         hint: Callable[[], None],
-        submit: Callable[[Request], None],
-        remove_old: Callable[[], Coroutine[Any, Any, None]],
+        submit: Callable[[Request, Reply[Any] | None], None],
     ) -> None:
-        """`lease`: seconds of a worker's lease; `remove_old`: the retention, run every minute."""
-        self._store = store
-        self._loop = loop
-        self._work_left = work_left
-        self._clock = clock
+        """`lease`: seconds of a worker's lease; `hint` and `submit`: those of the clerk."""
+        self._state = state
         self._turns = turns
-        self._worker = worker
         self._lease = lease
+        self._retention = retention
         self._hint = hint
         self._submit = submit
-        self._remove_old = remove_old
         self._watch = WorkerWatch(lease)
         self.checking = False
         self._check_again = False
@@ -64,17 +55,17 @@ class Peers:
         """Find changes by other processes, dead workers and old instances, for as long as the app is open."""
         next_retention = time.monotonic() + _RETENTION
         next_reclaim = 0.0
-        store = self._store()
+        store = self._state.store
         while True:
             try:
                 if await store.changed():
                     self._hint()
-                if self._worker() is not None and time.monotonic() > next_reclaim:
+                if self._state.worker is not None and time.monotonic() > next_reclaim:
                     next_reclaim = time.monotonic() + max(0.05, min(self._lease / 3, 5.0))
                     await self.reclaim_dead()
-                if self._worker() is not None and time.monotonic() > next_retention:
+                if self._state.worker is not None and time.monotonic() > next_retention:
                     next_retention = time.monotonic() + _RETENTION
-                    self._loop.start(self._remove_old())
+                    self._state.loop.start(self._remove_old())
             except StoreFault as error:
                 _log.warning("The database does not answer: %s. Trying again.", reason(error))
                 await asyncio.sleep(0.2)
@@ -82,6 +73,9 @@ class Peers:
                 _log.exception("Polling failed with an unexpected error; it continues.")
                 await asyncio.sleep(1)
             await asyncio.sleep(store.poll)
+
+    async def _remove_old(self) -> None:
+        await remove_old(self._state.store, self._retention, self._state.clock.now, self._submit)
 
     # -- after a hint -----------------------------------------------------------------------------
 
@@ -92,14 +86,14 @@ class Peers:
             return
         self.checking = True
         self._check_again = False
-        self._loop.start(self._check())
+        self._state.loop.start(self._check())
 
     async def _check(self) -> None:
         try:
-            if await self._store().read(sql.any_pending_delivery):  # never set to False here: a turn may run meanwhile
-                self._work_left.pending_deliveries = True
-                self._loop.wake()
-            if self._worker() is not None:
+            if await self._state.store.read(sql.any_pending_delivery):  # never set to False: a turn may run meanwhile
+                self._state.work_left.pending_deliveries = True
+                self._state.loop.wake()
+            if self._state.worker is not None:
                 await self.read_next_due()
                 await self.find_lost_steps()
                 await self.find_new_signals()
@@ -112,24 +106,24 @@ class Peers:
 
     def _checked(self) -> None:
         self.checking = False
-        if self._check_again and self._loop.running is not None:
+        if self._check_again and self._state.loop.running is not None:
             self.check_soon()
 
     async def read_next_due(self) -> None:
         """Read when something is due next, in whichever process it was armed."""
         try:
-            [[due]] = await self._store().read(sql.next_due)
+            [[due]] = await self._state.store.read(sql.next_due)
         except StoreFault:
             return
-        if due is not None and self._work_left.note_due(due):
-            self._loop.wake()
+        if due is not None and self._state.work_left.note_due(due):
+            self._state.loop.wake()
 
     async def find_lost_steps(self) -> None:
         """Abandon the steps of our worker that another process cancelled or reclaimed."""
-        worker = self._worker()
+        worker = self._state.worker
         if worker is None or not (mine := worker.executing()):
             return
-        epochs = dict(await self._store().read(sql.epochs, ids=sorted(mine)))
+        epochs = dict(await self._state.store.read(sql.epochs, ids=sorted(mine)))
         current = worker.executing()
         for id in self._turns.committing:  # the store may be one epoch ahead of the worker
             current.pop(id, None)
@@ -140,11 +134,11 @@ class Peers:
 
     async def find_new_signals(self) -> None:
         """Notify the instances that wait for signals while they execute of those that other processes sent."""
-        worker = self._worker()
+        worker = self._state.worker
         if worker is None or not (listening := worker.listening()):
             return
         found: dict[str, list[int]] = {}
-        for seq, id, *_ in await self._store().read(sql.inbox_heads, listening):
+        for seq, id, *_ in await self._state.store.read(sql.inbox_heads, listening):
             found.setdefault(id, []).append(seq)
         if found:
             worker.notify_unseen(found)
@@ -155,26 +149,26 @@ class Peers:
         """Queue a reclaim of what dead workers hold."""
         dead = await self.find_dead()
         if dead:
-            self._submit(Reclaim(owners=sorted(dead), leases=dead))
+            self._submit(Reclaim(owners=sorted(dead), leases=dead), None)
 
     async def find_dead(self, *, trust_clock: bool = False) -> dict[str, int | None]:
         """Find the workers whose lease is over, with that lease, and the owners of instances that have none.
 
         `trust_clock`: see `WorkerWatch.find_dead`.
         """
-        store, worker = self._store(), self._worker()
+        store, worker = self._state.store, self._state.worker
         if not store.durable:
             return {}
         asked = time.monotonic()
         now = await store.time()
-        self._clock.adjust(now)  # the local clock may have been set while no turn ran because all slots were taken
-        quiet = not self._clock.by_hand and time.monotonic() < store.no_reclaim_before()
+        self._state.clock.adjust(now)  # the local clock may have been set while no turn ran: all slots were taken
+        quiet = not self._state.clock.by_hand and time.monotonic() < store.no_reclaim_before()
         if quiet or (worker is not None and not worker.lease_is_sound()):
             return {}
         me = worker.owner if worker is not None else ""
         leases = [(row.id, row.until, lease_of(row)) for row in await store.read(sql.leases) if row.id != me]
         dead: dict[str, int | None] = dict.fromkeys(o for (o,) in await store.read(sql.unknown_owners) if o != me)
-        if self._clock.by_hand:
+        if self._state.clock.by_hand:
             dead |= {id: until for id, until, _ in leases if until < now}
         else:
             dead |= self._watch.find_dead(leases, now, asked, trust_clock=trust_clock)

@@ -21,18 +21,17 @@ from hark.engine.callers.waiting import Condition, WaitingCallers
 from hark.engine.observe import failure_log
 from hark.engine.observe.metrics import ProcessCounters
 from hark.engine.peers.peers import Peers
-from hark.engine.peers.retention import Retention, remove_old
+from hark.engine.peers.retention import Retention
 from hark.engine.turns import caller_errors
 from hark.engine.turns.answer_validation import AnswerValidation
 from hark.engine.turns.call_attempts import CallAttempts
+from hark.engine.turns.clerk_state import ClerkState
 from hark.engine.turns.database_clock import DatabaseClock
 from hark.engine.turns.local_worker import LocalWorker
 from hark.engine.turns.reply import Reply, answer_all
-from hark.engine.turns.request_queue import Queued, RequestQueue
+from hark.engine.turns.request_queue import Queued
 from hark.engine.turns.retrying_reads import ReadTimer, RetryingReads
-from hark.engine.turns.thread_loop import ThreadLoop
 from hark.engine.turns.turn_runner import FinishedTurn, TurnRunner
-from hark.engine.turns.work_left import WorkLeft
 from hark.engine.worker.missing_code import MissingCode
 from hark.kernel.definitions import Catalog
 from hark.kernel.requests import Commit, Request
@@ -73,24 +72,13 @@ class Clerk:
     ) -> None:
         self.make_store = store
         self.access: Access = "migrate"
-        self.store: Store
         self.catalog: Catalog = {}
-        self.worker: LocalWorker | None = None  # changed on this loop only
-        self.clock = DatabaseClock(clock)
+        self.state = state = ClerkState(DatabaseClock(clock))
+        self.clock, self.loop, self.queue, self.work_left = state.clock, state.loop, state.queue, state.work_left
         self.counters = ProcessCounters()
-        self.loop = ThreadLoop()
-        self.queue = RequestQueue()
         self.answers = AnswerValidation(self.loop, self.queue)
-        self.work_left = WorkLeft()
-        self.turns = TurnRunner(
-            lambda: self.store, rules, self.catalog, self.queue, self.loop, self.work_left, lambda: self.worker,
-            CallAttempts(one_call_turns),
-        )  # fmt: skip
-        self.others = Peers(
-            lambda: self.store, self.loop, self.work_left, self.clock, self.turns, lambda: self.worker, lease=lease,
-            hint=self.hint, submit=self.submit,
-            remove_old=lambda: remove_old(self.store, retention, self.clock.now, self.submit),
-        )  # fmt: skip
+        self.turns = TurnRunner(state, rules, self.catalog, CallAttempts(one_call_turns))
+        self.others = Peers(state, self.turns, lease=lease, retention=retention, hint=self.hint, submit=self.submit)
         self.waiting = WaitingCallers(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()
         self.arrivals = TaskArrivals()
@@ -125,7 +113,7 @@ class Clerk:
 
     def _main(self, opened: Reply[None]) -> None:
         try:
-            self.store = self.make_store()
+            self.state.store = self.make_store()
         except BaseException as error:
             answer_all([(opened, error)])
             return
@@ -160,6 +148,16 @@ class Clerk:
             await self.store.close()
             if self._closed is not None:
                 answer_all([(self._closed, None)])
+
+    @property
+    def store(self) -> Store:
+        """The store of an open app."""
+        return self.state.store
+
+    @property
+    def worker(self) -> LocalWorker | None:
+        """The worker of this process, if one is running. Changed on the clerk's loop only."""
+        return self.state.worker
 
     # -- from any thread --------------------------------------------------------------------------
 

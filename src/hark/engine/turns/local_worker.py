@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from hark.kernel.requests import Capacity, Commit
@@ -41,7 +41,3 @@ class LocalWorker(Protocol):
 
     def lease_is_sound(self) -> bool:
         """Return False if its lease was not renewed in time, or shortly after."""
-
-
-CurrentWorker = Callable[[], LocalWorker | None]
-"""Returns the worker of the process, if one is running."""

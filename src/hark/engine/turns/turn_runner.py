@@ -16,18 +16,15 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from hark.engine.turns import caller_errors
 from hark.engine.turns.call_attempts import CallAttempts
-from hark.engine.turns.local_worker import CurrentWorker
+from hark.engine.turns.clerk_state import ClerkState
 from hark.engine.turns.reply import Reply, answer_all
-from hark.engine.turns.request_queue import Queued, RequestQueue
-from hark.engine.turns.thread_loop import ThreadLoop
-from hark.engine.turns.work_left import WorkLeft
+from hark.engine.turns.request_queue import Queued
 from hark.kernel.definitions import Catalog
-from hark.kernel.execution import AdvanceTurn, CallTurn, choose_execution
+from hark.kernel.execution import AdvanceTurn, CallTurn, FullTurn, choose_execution
 from hark.kernel.fast.advance_turn import run_advance_turn
 from hark.kernel.requests import Capacity, Commit, CommitNote, Deliver, Request
 from hark.kernel.result import TurnResult
@@ -36,7 +33,7 @@ from hark.kernel.turn import run_turn
 from hark.model.log import fields_of, get_logger
 from hark.model.reasons import reason
 from hark.store import statements as sql
-from hark.store.protocol import Conflicted, Full, Lost, Store, StoreFault, Tx, Unknown
+from hark.store.protocol import Conflicted, Full, Lost, StoreFault, Tx, Unknown
 
 _log = get_logger()
 _TICK = 0.5  # seconds between two looks at the callers that wait behind a turn in trouble
@@ -50,18 +47,12 @@ class FinishedTurn(NamedTuple):
     """The turn has claimed what the worker had room for."""
 
 
-@dataclass(eq=False)
 class TurnRunner:
-    _store: Callable[[], Store]
-    _rules: Rules
-    _catalog: Catalog
-    _queue: RequestQueue
-    _loop: ThreadLoop
-    _work_left: WorkLeft
-    _worker: CurrentWorker
-    _call_attempts: CallAttempts
-
-    def __post_init__(self) -> None:
+    def __init__(self, state: ClerkState, rules: Rules, catalog: Catalog, call_attempts: CallAttempts) -> None:
+        self._state = state
+        self._rules = rules
+        self._catalog = catalog
+        self._call_attempts = call_attempts
         self.committing: set[str] = set()
         """The instances whose outcomes the present turn commits: the store may be one epoch ahead of the worker."""
         self._trouble: tuple[StoreFault, float] | None = None  # why the present turn is tried again, and since when
@@ -80,10 +71,10 @@ class TurnRunner:
         wait, since = 0.01, time.monotonic()
         allowed: float | None = None  # seconds for the next attempt
         while True:
-            worker = self._worker() if claim and not self._loop.closing else None
+            worker = self._state.worker if claim and not self._state.loop.closing else None
             capacity = worker.capacity(commits) if worker is not None and self._may_claim(requests) else None
             if capacity is not None:
-                capacity.backlog = self._work_left.claimable or self._work_left.backlog_waits
+                capacity.backlog = self._state.work_left.claimable or self._state.work_left.backlog_waits
             self.committing = {commit.claim.id for commit in commits}
             try:
                 run_ahead = worker is not None and worker.open
@@ -116,7 +107,7 @@ class TurnRunner:
         self.committing = set()
 
     def _may_claim(self, requests: Sequence[Request]) -> bool:
-        return self._work_left.claimable or self._work_left.backlog_waits or _make_work(requests)
+        return self._state.work_left.claimable or self._state.work_left.backlog_waits or _make_work(requests)
 
     async def _attempt(
         self,
@@ -141,17 +132,21 @@ class TurnRunner:
     async def _execute(
         self, requests: Sequence[Request], capacity: Capacity | None, **how: bool
     ) -> tuple[Tx, TurnResult]:
-        store = self._store()
+        store = self._state.store
         execution = choose_execution(requests, capacity, **how, calls=self._call_attempts.possible(store))
-        if type(execution) is CallTurn and (
-            done := await self._call_attempts.run(store, requests, capacity, execution)
-        ):
-            return done
+        if isinstance(execution, CallTurn):
+            if done := await self._call_attempts.run(store, requests, capacity, execution):
+                return done
+            execution = FullTurn()
         tx = await store.begin()
         try:
-            if type(execution) is AdvanceTurn:
-                return tx, await run_advance_turn(tx, execution.commits)
-            return tx, await run_turn(tx, self._rules, self._catalog, requests, capacity, **how)
+            match execution:
+                case AdvanceTurn():
+                    return tx, await run_advance_turn(tx, execution.commits)
+                case FullTurn():
+                    return tx, await run_turn(tx, self._rules, self._catalog, requests, capacity, **how)
+                case _ as never:
+                    assert_never(never)
         except BaseException:
             await tx.rollback()
             raise
@@ -162,7 +157,7 @@ class TurnRunner:
         A server that crashed gives the number of a forgotten transaction to the next one, so «committed» counts only
         if rows of this turn prove it.
         """
-        xid, store = result.xid, self._store()
+        xid, store = result.xid, self._state.store
 
         async def outcome() -> bool:
             committed = await store.committed(xid)
@@ -184,7 +179,7 @@ class TurnRunner:
                     return await outcome()
             except (StoreFault, TimeoutError) as error:
                 fault = error if isinstance(error, StoreFault) else Lost("no answer in time")
-                if self._loop.closing:
+                if self._state.loop.closing:
                     raise Unknown(reason(fault)) from fault
                 if time.monotonic() >= since + caller_errors.PATIENCE:
                     unknown = caller_errors.unavailable(Unknown(reason(fault)))
@@ -212,7 +207,7 @@ class TurnRunner:
         are, because their steps have run."""
         latest = time.monotonic() - (0 if isinstance(fault, Full) else caller_errors.PATIENCE)
         late = since <= latest
-        closing = self._loop.closing and (late or not isinstance(fault, Conflicted))
+        closing = self._state.loop.closing and (late or not isinstance(fault, Conflicted))
         answers: list[tuple[Reply[Any], Any]] = []
 
         def keep(item: Queued) -> bool:
@@ -225,7 +220,7 @@ class TurnRunner:
 
         kept = [item for item in items if keep(item)]
         if late or closing:
-            self._queue.keep(keep)
+            self._state.queue.keep(keep)
         answer_all(answers)
         return kept
 
@@ -248,7 +243,7 @@ class TurnRunner:
             text, claim = "The outcome of %s cannot be stored: %s", request.claim
             _log.error(text, claim.id, reason(error), exc_info=error, extra=fields_of(claim))
             request.result = error
-            if (worker := self._worker()) is not None:
+            if (worker := self._state.worker) is not None:
                 worker.receive([request], [])
         elif item.reply is not None:
             answer_all([(item.reply, error)])
@@ -268,7 +263,7 @@ class TurnRunner:
 
         kept = [item for item in items if keep(item)]
         if answers:
-            self._queue.keep(keep)
+            self._state.queue.keep(keep)
             answer_all(answers)
         return kept
 

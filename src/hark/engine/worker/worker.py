@@ -108,7 +108,7 @@ class Worker:
 
     async def _attach(self, attached: Reply[None]) -> None:
         assert self._loop is not None
-        self._clerk.worker = AttachedWorker(
+        self._clerk.state.worker = AttachedWorker(
             self.owner, self._slots, self._activations, self._services, self._lease, self._loop
         )
         self._clerk.hint()
@@ -161,7 +161,7 @@ class Worker:
         except HarkError as error:
             _log.warning("Steps could not be handed back: %s They run again when the lease is over.", error)
         finally:
-            self._clerk.worker = None
+            self._clerk.state.worker = None
             answer_all([(done, None)])
 
     async def __aenter__(self) -> Worker:
