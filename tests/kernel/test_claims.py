@@ -103,3 +103,8 @@ async def test_a_turn_that_fills_its_slots_says_that_rows_may_be_left(turns_on_b
     assert len(result.claims) == room
     assert result.pending.left_claimable
     assert result.pending.backlog
+
+
+async def test_a_turn_without_a_worker_leaves_what_it_starts_to_others(turns_on_both: Any) -> None:
+    result = await turns_on_both.run(StartInstances(items=[new("a")]))
+    assert result.pending.left_claimable

@@ -79,7 +79,7 @@ async def test_x2_a_plain_turn_moves_on_the_owner_and_not_the_zombie(turns_on_bo
     result = await run_advance_turn(tx, [late, present])
     await tx.commit()
     assert (late.fenced, late.result, present.fenced, present.result) == (True, None, False, True)
-    assert result.ran_ahead == [present]
+    assert (result.ran_ahead, result.provable) == ([present], True)
     assert await turns.read("SELECT id, step FROM instances ORDER BY id") == [("other", "after-next"), ("x", "start")]
     assert await turns.read("SELECT instance_id FROM events WHERE type = 'next'") == [("other",)]
 
