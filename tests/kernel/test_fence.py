@@ -102,3 +102,15 @@ async def test_x2_a_cancel_in_the_turn_of_a_hand_back_comes_before_it(turns_on_b
     await turns.run(HandBack(claims=[owner]), Cancel(target="x"))
     assert await turns.read("SELECT status FROM instances") == [("cancelled",)]
     assert await turns.read("SELECT count(*) FROM events WHERE type = 'handed_back'") == [(1,)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_x2_a_claim_that_comes_back_twice_in_one_turn_does_so_once(turns_on_both: Any, lost: bool) -> None:
+    turns = turns_on_both
+    [claim] = (await turns.run(StartInstances(items=[new("x")]), claim=capacity("gone"))).claims
+    first = Reclaim(owners=["gone"]) if lost else HandBack(claims=[claim])
+    await turns.run(first, HandBack(claims=[claim]))
+    assert await turns.read("SELECT status, epoch FROM instances") == [("runnable", claim.epoch + 1)]
+    assert await turns.read("SELECT type FROM events WHERE type <> 'started'") == [
+        ("reclaimed" if lost else "handed_back",)
+    ]
