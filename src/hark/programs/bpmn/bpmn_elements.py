@@ -3,7 +3,7 @@
 The reader (programs/bpmn/file/), the interpreter (programs/bpmn/interpreter/) and the drawing look up a row instead of
 testing for names. A row has only data. What an element does is in registries, which tests/bpmn/test_registries.py
 compares with this table: how a token runs it (programs/bpmn/interpreter/elements.py, event_kinds.py), how its XML is
-read and checked (programs/bpmn/file/element_readers.py, events.py), and its symbol
+read and checked (programs/bpmn/file/element_readers.py, read_events.py), and its symbol
 (programs/bpmn/drawing/drawing_symbols.py). docs/contributing/recipes-bpmn-element.md tells how to add one.
 """
 
