@@ -70,7 +70,7 @@ async def test_x2_an_outcome_of_an_instance_that_was_removed_is_fenced(turns_on_
     assert await turns.read("SELECT id FROM instances") == []
 
 
-async def test_x2_a_plain_turn_moves_on_the_owner_and_not_the_zombie(turns_on_both: Any) -> None:
+async def test_x2_an_advance_turn_moves_on_the_owner_and_not_the_zombie(turns_on_both: Any) -> None:
     turns = turns_on_both
     zombie, _ = await two_owners(turns)
     [other] = (await turns.run(StartInstances(items=[new("other")]), claim=capacity("owner"))).claims
