@@ -362,14 +362,14 @@ async def test_j9_a_cancel_during_an_undo_runs_it_again(store: Store) -> None:
 
         @app.handler("undo")
         async def undo(task: Any) -> None:
-            begun.append(task.input)
+            begun.append((task.input, (await job.get()).finished_at))
             if len(begun) == 1:
                 await task.wait_for_signal("never", timeout=600)
 
         job = await app.start(dag)
         await app.drain()
-        assert begun == ["pay"]
+        assert begun == [("pay", None)]
         await app.cancel(job)
         await app.drain()
-        assert ((await job.get()).status, begun) == ("cancelled", ["pay", "pay"])
+        assert ((await job.get()).status, begun) == ("cancelled", [("pay", None)] * 2)
         assert "undo_failed" not in {event.type for event in await app.events(job, limit=100)}
