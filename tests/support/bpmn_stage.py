@@ -46,7 +46,7 @@ class BpmnStage:
 
     # -- what the interpreter needs ----------------------------------------------------------------
 
-    async def process(self, definition: str, version: int) -> BpmnGraph:
+    async def bpmn_graph(self, definition: str, version: int) -> BpmnGraph:
         if version not in self._graphs:
             from hark.programs.bpmn.bpmn_spec import decode_bpmn
 

@@ -62,7 +62,7 @@ class DefinitionSources:
             self._jobs[definition, version] = known
         return known
 
-    async def process(self, definition: str, version: int) -> BpmnGraph:
+    async def bpmn_graph(self, definition: str, version: int) -> BpmnGraph:
         """The process of one version of a definition."""
         known = self._processes.get((definition, version))
         if known is None:

@@ -60,7 +60,7 @@ class WorkerServices(HandlerSupport):
         self.outputs = sources.outputs
         self.inputs = sources.inputs
         self.unknown_gates = sources.unknown_gates
-        self.process = sources.process
+        self.bpmn_graph = sources.bpmn_graph
         self.variables = sources.variables
         self._threads: ThreadPoolExecutor | None = None
         self._handler_threads: ThreadPoolExecutor | None = None

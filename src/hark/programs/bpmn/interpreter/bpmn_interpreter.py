@@ -70,7 +70,7 @@ _ACTIONS: Final[dict[str, Any]] = {
 
 async def run_bpmn(claim: Claim, services: BpmnServices) -> Decision:
     """One activation of a process."""
-    graph = await services.process(claim.definition, claim.version)
+    graph = await services.bpmn_graph(claim.definition, claim.version)
     return await _BpmnActivation(claim, services, graph).run()
 
 

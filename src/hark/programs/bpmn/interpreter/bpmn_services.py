@@ -12,6 +12,6 @@ from hark.programs.jobs.job_services import JobServices
 class BpmnServices(JobServices, Protocol):
     """What the worker provides to the lane `bpmn`, in addition to JobServices."""
 
-    def process(self, definition: str, version: int) -> Awaitable[BpmnGraph]:
+    def bpmn_graph(self, definition: str, version: int) -> Awaitable[BpmnGraph]:
         """A process, with its indexes: from the store on first use, then from memory."""
         ...
