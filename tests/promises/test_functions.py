@@ -727,6 +727,17 @@ async def test_first_gives_index_and_value_and_withdraws_the_losers(store: Store
         assert await it.result() == [3, None]
 
 
+async def test_a_function_that_ends_with_first_cancels_the_child_that_lost(store: Store) -> None:
+    @workflow
+    async def race(ctx: FunctionContext) -> int:
+        return (await ctx.first(ctx.call(Waiter, id="w"), ctx.sleep(10)))[0]
+
+    async with parked(store, race, Waiter) as (app, it):
+        await app.advance(10)
+        await app.drain()
+        assert (await it.result(), (await app.get("w")).status) == (1, "cancelled")
+
+
 async def test_first_over_branches_stops_the_loser_where_it_waits(store: Store) -> None:
     calls = Calls()
 
