@@ -727,6 +727,18 @@ async def test_first_gives_index_and_value_and_withdraws_the_losers(store: Store
         assert await it.result() == [3, None]
 
 
+async def test_s6_a_signal_that_arrives_before_the_function_hears_of_the_timeout_wins(store: Store) -> None:
+    @workflow
+    async def asks(ctx: FunctionContext) -> Any:
+        return (await ctx.wait_for_signal("go", timeout=10)).payload
+
+    async with parked(store, asks) as (app, it):
+        await app.advance(10)
+        await it.signal("go", 1)
+        await app.drain()
+        assert await it.result() == 1
+
+
 async def test_a_function_that_ends_with_first_cancels_the_child_that_lost(store: Store) -> None:
     @workflow
     async def race(ctx: FunctionContext) -> int:
