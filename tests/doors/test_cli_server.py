@@ -101,7 +101,8 @@ def test_d4_reads_give_the_same_on_a_store_and_through_a_server(
     assert server_cli("start", "m", "--id", "tagged", "--tag", "tenant=a", "--tag", "größe=5 €").code == 0
     monkeypatch.setattr(remote, "_PAGE", 2)
     for words in (
-        ["instance", "list"], ["instance", "list", "--limit", "3"], ["instance", "list", "--status", "failed"],
+        ["instance", "list"], ["instance", "list", "--limit", "3"], ["instance", "list", "--limit", "1001"],
+        ["instance", "list", "--status", "failed"],
         ["instance", "list", "--after", "i1"], ["instance", "list", "--tag", "tenant=a"],
         ["instance", "list", "--key-prefix", "order/", "--created-after", "2026-01-31T09:00:00+01:00"],
         ["instance", "list", "--created-before", "2026-01-31T09:00:00Z"],

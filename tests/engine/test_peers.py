@@ -94,3 +94,20 @@ async def test_x8_a_step_that_went_on_while_a_check_read_the_store_is_not_abando
         monkeypatch.setattr(clerk.store, "read", read_late)
         monkeypatch.setattr(Two, "before_commit", staticmethod(begin_check))
         assert await (await app.start(Two, id="first")).result(timeout=20) == "first"
+
+
+async def test_m5_a_worker_whose_row_was_removed_is_not_dead_for_itself(
+    app: Hark, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def find_dead(found: Reply[Any]) -> None:
+        answer_all([(found, await app._clerk.find_dead())])
+
+    async with app, app.worker({"default": 1}), store.database.connect(store) as ask:
+        await app.start(Two, id="first")
+        await asyncio.wait_for(Two.second_step.wait(), 20)
+        await ask("DELETE FROM workers")
+        monkeypatch.setattr(app._clerk.store, "no_reclaim_before", lambda: 0.0)
+        found: Reply[Any] = Reply()
+        app._clerk.spawn(find_dead, found)
+        assert await found == {}
+        Two.checked.set()

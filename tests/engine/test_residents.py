@@ -64,6 +64,25 @@ async def test_a_function_that_is_answered_soon_is_not_replayed(store: Store) ->
     assert closed == ["a"]
 
 
+async def test_a_signal_that_it_knew_when_it_parked_is_not_received_twice(store: Store) -> None:
+    @workflow
+    async def listens(ctx: FunctionContext) -> list[Any]:
+        begun.append(ctx.id)
+        return [(await ctx.wait_for_signal(name)).payload for name in ("one", "two", "two")]
+
+    async with make(store) as app:
+        app.register(listens)
+        it = await app.start(listens)
+        await it.signal("two", 2)
+        async with app.worker():
+            await parked(app, it.id, "one")
+            await it.signal("one", 1)
+            await parked(app, it.id, "two")
+            await it.signal("two", 3)
+            assert await it.result(timeout=30) == [1, 2, 3]
+    assert begun == [it.id]
+
+
 async def test_with_the_option_0_every_activation_replays(store: Store) -> None:
     async with make(store, resident_functions=0) as app, app.worker():
         it = await app.start(waits, {"name": "a"})

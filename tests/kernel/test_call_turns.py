@@ -375,6 +375,10 @@ ONE_CALL: dict[str, tuple[list[Request], Capacity | None]] = {
     "a dedup key that another has seen": ([signal("plain", dedup_key="seen-0")], worker()),
     "an inbox with other signals": ([signal("noisy")], worker()),
     "a function": ([signal("f-parked")], worker()),
+    "a function that is in memory": (
+        [signal("f-parked"), signal("f-mixed")],
+        Capacity("ours", {"default": 5}, {"f@1": FUNCTION}, False, in_memory={"f-parked": 3}),
+    ),
     "a function with lines of all kinds": ([signal("f-mixed")], worker()),
     "a function whose run has control characters in its name": ([signal("f-named")], worker()),
     "functions, one with control characters": ([signal("f-mixed"), signal("f-named"), signal("f-parked")], worker()),

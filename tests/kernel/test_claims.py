@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import Deliver, StartInstances
+from hark.kernel.requests import Deliver, HandBack, Reclaim, StartInstances
 from tests.support.turns import advance, capacity, done, new, on, park
 
 
@@ -103,3 +103,34 @@ async def test_a_turn_that_fills_its_slots_says_that_rows_may_be_left(turns_on_b
     assert len(result.claims) == room
     assert result.pending.left_claimable
     assert result.pending.backlog
+
+
+async def test_a_turn_without_a_worker_leaves_what_it_starts_to_others(turns_on_both: Any) -> None:
+    result = await turns_on_both.run(StartInstances(items=[new("a")]))
+    assert result.pending.left_claimable
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_m5_what_a_worker_loses_or_hands_back_is_claimed_in_the_same_turn(turns_on_both: Any, lost: bool) -> None:
+    turns = turns_on_both
+    [claim] = (await turns.run(StartInstances(items=[new("a")]), claim=capacity("gone"))).claims
+    back = Reclaim(owners=["gone"]) if lost else HandBack(claims=[claim])
+    [again] = (await turns.run(back, claim=capacity("worker", backlog=False))).claims
+    assert (again.id, again.epoch) == ("a", claim.epoch + 2)
+
+
+async def test_a_turn_without_a_slot_does_not_forget_that_rows_may_wait(turns_on_both: Any) -> None:
+    await turns_on_both.run(StartInstances(items=[new("a")]))
+    result = await turns_on_both.run(claim=capacity("worker", 0))
+    assert result.pending.left_claimable
+    assert result.pending.backlog
+
+
+async def test_m9_the_key_of_a_step_that_lost_its_slot_is_free_for_the_next_one(turns_on_both: Any) -> None:
+    turns = turns_on_both
+    items = [new("a", concurrency_key="k"), new("b", concurrency_key="k")]
+    [claim] = (await turns.run(StartInstances(items=items), claim=capacity("worker", 2))).claims
+    await turns.run(StartInstances(items=[new("urgent", priority=-1)]))
+    result = await turns.run(advance(claim), claim=capacity("worker", 0))
+    assert [claim.id for claim in result.claims] == ["urgent"]
+    assert result.pending.earliest == result.now

@@ -9,7 +9,7 @@ import pytest
 
 from hark.kernel.execution import AdvanceTurn, CallTurn, FullTurn, choose_execution
 from hark.kernel.requests import Cancel, Capacity, Commit, Deliver, Request, SettleAwakeable, StartInstances, Sweep
-from hark.model.activation import Claim, Traits
+from hark.model.activation import Claim, Traits, WaitRow
 from hark.model.decisions import Settle
 from hark.model.names import awakeable_id
 from tests.support.turns import advance, done
@@ -30,6 +30,13 @@ def _next(id: str) -> Commit:
     return advance(_claim(id))
 
 
+def _next_of_woken(id: str) -> Commit:
+    """Its wait has to be removed with it."""
+    request = _next(id)
+    request.claim.waits = [WaitRow("wait", "", "signal", "go", None, None, None, None, 0)]
+    return request
+
+
 def _signal(id: str = "a") -> Deliver:
     return Deliver(target=id, name="go")
 
@@ -38,6 +45,7 @@ ANSWER = SettleAwakeable(settle=Settle(awakeable_id("a", 0), "RESOLVED", "1"))
 CASES: dict[str, tuple[Sequence[Request], dict[str, Any], type]] = {
     "outcomes that run ahead": ([_next("a"), _next("b")], {}, AdvanceTurn),
     "one of them ends": ([_next("a"), done(_claim("b"))], {}, FullTurn),
+    "one of them was woken": ([_next("a"), _next_of_woken("b")], {}, FullTurn),
     "two of one instance": ([_next("a"), _next("a")], {}, FullTurn),
     "an outcome and a signal": ([_next("a"), _signal("b")], {}, FullTurn),
     "an outcome, and room to claim": ([_next("a")], {"capacity": ROOM}, FullTurn),

@@ -70,7 +70,7 @@ async def test_x2_an_outcome_of_an_instance_that_was_removed_is_fenced(turns_on_
     assert await turns.read("SELECT id FROM instances") == []
 
 
-async def test_x2_a_plain_turn_moves_on_the_owner_and_not_the_zombie(turns_on_both: Any) -> None:
+async def test_x2_an_advance_turn_moves_on_the_owner_and_not_the_zombie(turns_on_both: Any) -> None:
     turns = turns_on_both
     zombie, _ = await two_owners(turns)
     [other] = (await turns.run(StartInstances(items=[new("other")]), claim=capacity("owner"))).claims
@@ -79,7 +79,7 @@ async def test_x2_a_plain_turn_moves_on_the_owner_and_not_the_zombie(turns_on_bo
     result = await run_advance_turn(tx, [late, present])
     await tx.commit()
     assert (late.fenced, late.result, present.fenced, present.result) == (True, None, False, True)
-    assert result.ran_ahead == [present]
+    assert (result.ran_ahead, result.provable) == ([present], True)
     assert await turns.read("SELECT id, step FROM instances ORDER BY id") == [("other", "after-next"), ("x", "start")]
     assert await turns.read("SELECT instance_id FROM events WHERE type = 'next'") == [("other",)]
 
@@ -102,3 +102,15 @@ async def test_x2_a_cancel_in_the_turn_of_a_hand_back_comes_before_it(turns_on_b
     await turns.run(HandBack(claims=[owner]), Cancel(target="x"))
     assert await turns.read("SELECT status FROM instances") == [("cancelled",)]
     assert await turns.read("SELECT count(*) FROM events WHERE type = 'handed_back'") == [(1,)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_x2_a_claim_that_comes_back_twice_in_one_turn_does_so_once(turns_on_both: Any, lost: bool) -> None:
+    turns = turns_on_both
+    [claim] = (await turns.run(StartInstances(items=[new("x")]), claim=capacity("gone"))).claims
+    first = Reclaim(owners=["gone"]) if lost else HandBack(claims=[claim])
+    await turns.run(first, HandBack(claims=[claim]))
+    assert await turns.read("SELECT status, epoch FROM instances") == [("runnable", claim.epoch + 1)]
+    assert await turns.read("SELECT type FROM events WHERE type <> 'started'") == [
+        ("reclaimed" if lost else "handed_back",)
+    ]

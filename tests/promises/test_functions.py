@@ -38,7 +38,7 @@ from hark.engine.worker import watchdog
 from hark.testing import Harness
 from tests.promises.support_machines import LEASE, Fuse, kill_a_worker
 from tests.support.harness import harness, parked
-from tests.support.inspect import until
+from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 
@@ -725,6 +725,45 @@ async def test_first_gives_index_and_value_and_withdraws_the_losers(store: Store
         await it.signal("go")
         await app.drain()
         assert await it.result() == [3, None]
+
+
+async def test_s6_a_signal_that_arrives_before_the_function_hears_of_the_timeout_wins(store: Store) -> None:
+    @workflow
+    async def asks(ctx: FunctionContext) -> Any:
+        return (await ctx.wait_for_signal("go", timeout=10)).payload
+
+    async with parked(store, asks) as (app, it):
+        await app.advance(10)
+        await it.signal("go", 1)
+        await app.drain()
+        assert await it.result() == 1
+
+
+async def test_a_function_that_ends_with_first_cancels_the_child_that_lost(store: Store) -> None:
+    @workflow
+    async def race(ctx: FunctionContext) -> int:
+        return (await ctx.first(ctx.call(Waiter, id="w"), ctx.sleep(10)))[0]
+
+    async with parked(store, race, Waiter) as (app, it):
+        await app.advance(10)
+        await app.drain()
+        assert (await it.result(), (await app.get("w")).status) == (1, "cancelled")
+
+
+async def test_a_run_that_ended_with_the_winner_of_first_is_skipped_by_a_replay(store: Store) -> None:
+    @workflow
+    async def race(ctx: FunctionContext) -> int:
+        index, _ = await ctx.first(ctx.run(asyncio.sleep, 0), ctx.run(asyncio.sleep, 0))
+        await ctx.wait_for_signal("go")
+        return index
+
+    async with harness(store, race, resident_functions=0) as app:
+        it = await app.start(race)
+        await app.drain()
+        assert await query(store, "SELECT count(*) FROM journal WHERE kind = 'run'") == [(2,)]
+        await it.signal("go")
+        await app.drain()
+        assert await it.result() == 0
 
 
 async def test_first_over_branches_stops_the_loser_where_it_waits(store: Store) -> None:

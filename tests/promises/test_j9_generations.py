@@ -109,3 +109,24 @@ async def test_j9_a_loop_that_reached_its_longest_duration_runs_again_when_its_j
         await app.retry(job)
         await app.drain()
         assert (await job.get()).result == {"loop": "late"}
+
+
+async def test_j9_a_cancel_does_not_undo_what_a_regression_has_cancelled() -> None:
+    dag = Dag("regressing")
+    dag.task("build", "any")
+    dag.task("deploy", "deploy", after=["build"], undo="undo")
+    dag.task("check", "any", after=["build"], on_fail={"regress_to": "build", "limit": 1})
+    async with Harness(dag) as app:
+        undone: list[Any] = []
+        handlers(app, any=Script(check=1), undo=lambda task: undone.append(task.input))
+
+        @app.handler("deploy")
+        async def deploy(task: Any) -> Any:
+            return await task.wait_for_signal("go", timeout=600)
+
+        job = await app.start(dag)
+        await app.drain()
+        assert [e.step for e in await app.events(job, limit=100) if e.type == "regressed"] == ["check"]
+        await app.cancel(job)
+        await app.drain()
+        assert ((await job.get()).status, undone) == ("cancelled", [])

@@ -350,3 +350,26 @@ async def test_j9_a_cancel_does_not_undo_again_what_was_undone_before_a_retry(st
         await app.drain()
         assert ((await job.get()).status, undone) == ("cancelled", ["pay", "pay"])
         assert "undo_failed" not in {event.type for event in await app.events(job, limit=100)}
+
+
+async def test_j9_a_cancel_during_an_undo_runs_it_again(store: Store) -> None:
+    dag = Dag("undoing")
+    dag.task("pay", "any", undo="undo")
+    dag.task("check", "any", after=["pay"])
+    async with harness(store, dag) as app:
+        begun: list[Any] = []
+        handlers(app, any=Script(check=1))
+
+        @app.handler("undo")
+        async def undo(task: Any) -> None:
+            begun.append((task.input, (await job.get()).finished_at))
+            if len(begun) == 1:
+                await task.wait_for_signal("never", timeout=600)
+
+        job = await app.start(dag)
+        await app.drain()
+        assert begun == [("pay", None)]
+        await app.cancel(job)
+        await app.drain()
+        assert ((await job.get()).status, begun) == ("cancelled", [("pay", None)] * 2)
+        assert "undo_failed" not in {event.type for event in await app.events(job, limit=100)}

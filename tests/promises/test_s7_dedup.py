@@ -61,6 +61,16 @@ async def test_s7_fault_17_the_same_key_to_two_instances_is_stored_in_both(store
         assert await count(store, "inbox") == 2
 
 
+async def test_s7_a_holder_of_a_correlation_key_gets_what_an_earlier_one_has_seen(store: Store) -> None:
+    async with harness(store, Waiter) as app:
+        for id in ("one", "two"):
+            await app.start(Waiter, {"names": ["go"]}, id=id, correlation_key="k")
+            await app.drain()
+            sent = await app.signal("k", "go", dedup_key="evt")
+            assert (sent.status, sent.instance_id) == ("woke", id)
+            await app.drain()
+
+
 async def test_s7_signals_without_a_key_are_never_duplicates(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"]}, id="w")

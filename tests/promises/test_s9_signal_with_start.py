@@ -7,7 +7,7 @@ import pytest
 from hark import Await, Context, Done, Duplicate, Hark, InvalidInput, Machine, NotFound, step
 from hark.kernel.requests import SignalWithStart
 from hark.model.decisions import NewInstance
-from hark.model.names import from_micros
+from hark.model.names import from_micros, new_id
 from tests.promises.support_signals import Turns, Waiter, count, harness, until_blocked
 from tests.support.stores import Store
 
@@ -81,6 +81,14 @@ async def test_s9_a_dedup_key_the_live_holder_has_seen_delivers_nothing(store: S
         await app.signal("cart:1", "checkout")
         await app.drain()
         assert await first.result() == [1, 2]
+
+
+async def test_s9_of_two_with_one_dedup_key_in_one_turn_one_is_delivered(store: Store) -> None:
+    async with harness(store, Cart) as app, Turns(store, app.clock) as turns:
+        await app.start(Cart, correlation_key="cart:1")
+        item = NewInstance("Cart", "{}", new_id(), correlation_key="cart:1")
+        await turns.run(*(SignalWithStart(item=item, name="add", dedup_key="evt-1") for _ in range(2)))
+        assert await count(store, "inbox") == 1
 
 
 async def test_s9_a_dedup_key_a_finished_holder_has_seen_starts_nothing(store: Store) -> None:

@@ -34,6 +34,15 @@ class Quick(Machine):
         return Done(seconds(ctx))
 
 
+class Broken(Machine):
+    @step
+    async def start(self, ctx: Context) -> Await:
+        if ctx.state["broken"]:
+            ctx.state["broken"] = False
+            return Stop("broken")  # type: ignore[return-value]
+        return Await("end", then=self.start)
+
+
 def seconds(ctx: Context) -> float:
     assert ctx.scheduled_at is not None
     return ctx.scheduled_at.timestamp()
@@ -241,14 +250,6 @@ async def test_t2_a_triggered_instance_counts_for_overlap(store: Store) -> None:
 
 
 async def test_t2_an_instance_that_is_retried_counts_for_overlap(store: Store) -> None:
-    class Broken(Machine):
-        @step
-        async def start(self, ctx: Context) -> Await:
-            if ctx.state["broken"]:
-                ctx.state["broken"] = False
-                return Stop("broken")  # type: ignore[return-value]
-            return Await("end", then=self.start)
-
     async with harness(store, Broken) as app:
         await app.schedule("s", Broken, {"broken": True}, every=10)
         await app.advance(10)
@@ -258,6 +259,19 @@ async def test_t2_an_instance_that_is_retried_counts_for_overlap(store: Store) -
         await app.advance(10)
         assert len(await app.list()) == 1
         assert (await one(app)).skipped == 1
+
+
+async def test_t2_an_instance_that_is_retried_after_a_missed_tick_counts_for_overlap(store: Store) -> None:
+    async with harness(store, Broken) as app:
+        await app.schedule("s", Broken, {"broken": True}, every=100, catch_up=0)
+        await app.advance(100)
+        await app.drain()
+        await app.advance(170)
+        [failed] = await app.list(status="failed")
+        await app.retry(failed.id)
+        await app.advance(30)
+        assert len(await app.list()) == 1
+        assert ((await one(app)).missed, (await one(app)).skipped) == (1, 1)
 
 
 async def test_t2_a_pause_drops_a_waiting_tick(store: Store) -> None:
@@ -270,6 +284,8 @@ async def test_t2_a_pause_drops_a_waiting_tick(store: Store) -> None:
         await app.pause_schedule("s")
         [first] = await live(app)
         await app.signal(first, "end")
+        await app.drain()
+        await app.resume_schedule("s")
         await app.drain()
         assert await live(app) == []
 

@@ -26,7 +26,8 @@ from hark import (
     step,
     workflow,
 )
-from hark.engine.callers.waiting import Waiters
+from hark.engine.callers.waiting import Ended, Waiters, WaitingCallers
+from hark.engine.turns.reply import answer_all
 from hark.store import reads
 from hark.store.protocol import Lost
 from hark.testing import Harness
@@ -405,6 +406,27 @@ async def test_a_status_that_was_left_before_the_instance_was_read_is_not_an_ans
             check.release.set()
             with pytest.raises(Conflict, match="is done: it cannot reach status 'awaiting_signal'"):
                 await waiting
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_an_end_while_the_target_is_looked_up_is_found(elsewhere: bool) -> None:
+    """In this process it is the answer; in another one the hint causes a check once the caller waits."""
+    end, checks = ("x", "done", "1", None), []
+
+    async def look_up(question: Any, found: Reply[Any]) -> None:
+        if elsewhere:
+            waiting.hint()
+        else:
+            waiting.after_turn(None, {"x": end}, keeps_statuses=True)  # type: ignore[arg-type]
+        answer_all([(found, [("x", "x", "executing", None, None)])])
+
+    waiting = WaitingCallers(look_up, None, lambda: checks.append("x" in waiting.for_ends))  # type: ignore[arg-type]
+    reply: Reply[Any] = Reply()
+    waiting.asked.append(("x", Ended(), None, reply))
+    await waiting._resolve()
+    assert (reply.done(), checks) == ((False, [True]) if elsewhere else (True, []))
+    if not elsewhere:
+        assert await reply == end
 
 
 async def test_a_wait_that_has_not_begun_when_the_app_closes_is_answered(

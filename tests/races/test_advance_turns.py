@@ -32,7 +32,7 @@ async def _events(stage: Stage, id: str) -> int:
     return int(await stage.eye.fetchval("SELECT count(*) FROM events WHERE instance_id = $1 AND type = 'next'", id))
 
 
-async def test_x2_a_plain_turn_concurrent_with_a_cancel_reclaim_or_hand_back_fences_what_was_taken(
+async def test_x2_an_advance_turn_concurrent_with_a_cancel_reclaim_or_hand_back_fences_what_was_taken(
     stage: Stage,
 ) -> None:
     def cancel(claim: Claim) -> Request:
@@ -69,7 +69,7 @@ async def test_x2_a_plain_turn_concurrent_with_a_cancel_reclaim_or_hand_back_fen
         assert fates == {True, False}, take.__name__
 
 
-async def test_s3_a_signal_concurrent_with_a_plain_turn_is_read_by_it_or_by_the_park(
+async def test_s3_a_signal_concurrent_with_an_advance_turn_is_read_by_it_or_by_the_park(
     stage: Stage, postgres: Postgres
 ) -> None:
     """One turn delivers to both, and the advance turn has them in another order: the turns do not deadlock."""
@@ -100,7 +100,7 @@ async def test_s3_a_signal_concurrent_with_a_plain_turn_is_read_by_it_or_by_the_
     assert seen == {True, False}
 
 
-async def test_a_plain_turn_does_not_wait_for_the_row_of_a_fenced_outcome(stage: Stage, postgres: Postgres) -> None:
+async def test_an_advance_turn_does_not_wait_for_the_row_of_a_fenced_outcome(stage: Stage, postgres: Postgres) -> None:
     """It has locked the rows that moved: waiting for a lower id would break the lock order (invariant 3)."""
 
     async def prepare() -> Duel:
@@ -119,7 +119,7 @@ async def test_a_plain_turn_does_not_wait_for_the_row_of_a_fenced_outcome(stage:
         await stage.explore(prepare, every=True)
 
 
-async def test_m2_a_plain_turn_writes_the_same_rows_as_a_full_turn(stage: Stage) -> None:
+async def test_m2_an_advance_turn_writes_the_same_rows_as_a_full_turn(stage: Stage) -> None:
     columns = "status, step, state, attempt, crashes, epoch, rate_limit, weight, lease_owner, due_at, has_inbox_rows"
     found = []
     for plain in (False, True):
@@ -134,7 +134,7 @@ async def test_m2_a_plain_turn_writes_the_same_rows_as_a_full_turn(stage: Stage)
     assert found[0] == found[1]
 
 
-async def test_a_plain_turn_writes_journal_lines_and_none_of_a_fenced_outcome(stage: Stage) -> None:
+async def test_an_advance_turn_writes_journal_lines_and_none_of_a_fenced_outcome(stage: Stage) -> None:
     a, b = await _two(stage)
     commits = _plain(a, b)
     for commit in commits:
@@ -163,7 +163,7 @@ async def test_only_outcomes_that_bring_nothing_else_along_are_plain(stage: Stag
     assert not are_advances([advance(woken)]), "it consumes a signal and deletes a wait"
 
 
-async def test_a_plain_turn_locks_in_id_order_whatever_the_order_of_its_outcomes(stage: Stage) -> None:
+async def test_an_advance_turn_locks_in_id_order_whatever_the_order_of_its_outcomes(stage: Stage) -> None:
     """Invariant 3, within the one statement: while it waits for `b`, it has locked `a`."""
     a, b = await _two(stage)
     async with stage.eye.transaction():

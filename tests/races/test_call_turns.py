@@ -68,6 +68,26 @@ async def test_turns_that_deliver_and_claim_in_opposite_orders_claim_each_row_on
     await stage.explore(prepare, deep=True)
 
 
+async def test_a_call_locks_its_rows_in_the_order_of_their_ids(stage: Stage) -> None:
+    await _all_parked(stage)
+    async with stage.eye.transaction():
+        await stage.eye.execute("SELECT FROM instances WHERE id = 'b' FOR UPDATE")
+        call = stage.one.act(part(*_signals(IDS[::-1])))
+        assert await call.run() == "blocked"
+        free = await stage.eye.fetch("SELECT id FROM instances ORDER BY id FOR UPDATE SKIP LOCKED")
+        assert [id for (id,) in free] == ["b", "c"]
+    await call.finish()
+
+
+async def test_a_claim_in_one_call_does_not_wait_for_a_row_that_another_turn_holds(stage: Stage) -> None:
+    await stage.start("a", "b")
+    async with stage.eye.transaction():
+        await stage.eye.execute("SELECT FROM instances WHERE id = 'a' FOR UPDATE")
+        call = stage.one.act(part(claim=capacity("ours", 2)))
+        assert await call.run() == "done"
+        assert [claim.id for claim in (await call.finish()).claims] == ["b"]
+
+
 async def test_a_call_that_waits_for_a_lock_then_reads_what_the_other_turn_has_changed(stage: Stage) -> None:
     """It waits in the middle: behind a park, it finds the wait; behind an end, it finds the end."""
     for outcome in (lambda claim: park(claim, on("go")), done):

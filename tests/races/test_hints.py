@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hark import Await, Context, Done, Hark, Machine, Next, step
+from hark import Await, Broadcast, Context, Done, FunctionContext, Hark, Machine, Next, step, workflow
 from hark.engine.peers import peers
 from hark.store import statements
 from hark.store.postgres import PostgresStore, PostgresTx
@@ -47,8 +47,8 @@ def _no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def listening(store: Store, *definitions: type[Machine]) -> AsyncIterator[Hark]:
-    app = Hark(store.url, **store.options)
+async def listening(store: Store, *definitions: Any, **options: Any) -> AsyncIterator[Hark]:
+    app = Hark(store.url, **store.options, **options)
     app.register(*definitions)
     async with app:
         await until(lambda: app._clerk.store._listener is not None, "the listener")
@@ -73,6 +73,66 @@ async def test_x8_a_cancel_by_another_process_reaches_the_running_step(pg_store:
         await asyncio.wait_for(gate.reached.wait(), SOON)
         await other.cancel("b")
         await asyncio.wait_for(ended.wait(), SOON)
+
+
+async def test_a_signal_of_another_process_reaches_a_function_that_executes(pg_store: Store) -> None:
+    gate = Gate()
+
+    @workflow
+    async def busy(ctx: FunctionContext) -> str:
+        async def release() -> None:
+            await ctx.wait_for_signal("go")
+            gate.open.set()
+
+        await ctx.gather(ctx.run(gate.hold), release())
+        return "released"
+
+    async with listening(pg_store, busy) as worker, listening(pg_store) as other, worker.worker():
+        it = await worker.start(busy)
+        await asyncio.wait_for(gate.reached.wait(), SOON)
+        await other.signal(it.id, "go")
+        assert await it.result(timeout=SOON) == "released"
+
+
+async def test_b1_a_large_broadcast_of_a_process_without_a_worker_is_delivered_by_one_with(pg_store: Store) -> None:
+    class Waiter(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await(Broadcast("x"), then=self.woken)
+
+        @step
+        async def woken(self, ctx: Context) -> Done:
+            return Done()
+
+    async with listening(pg_store, Waiter) as worker, listening(pg_store, broadcast_limit=1) as other, worker.worker():
+        for id in "ab":
+            await worker.start(Waiter, id=id)
+            await until(lambda id=id: _has_run(worker, id), "the park")
+        assert await other.broadcast("x") == 2
+        for id in "ab":
+            assert await worker.result(id, timeout=SOON) is None
+
+
+async def test_a_hint_during_a_check_causes_another_check(pg_store: Store) -> None:
+    async with listening(pg_store) as app:
+        others, checks = app._clerk.others, list[int]()
+        loop, reading, go_on = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        await until(lambda: not others.checking, "the check that the hints before caused")
+
+        async def read(*args: Any, **values: Any) -> Any:
+            checks.append(1)
+            if len(checks) == 1:
+                loop.call_soon_threadsafe(reading.set)
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(go_on.wait(), loop))
+            return []
+
+        app._clerk.store.read = read  # type: ignore[method-assign]
+        app._clerk.hint()
+        await asyncio.wait_for(reading.wait(), SOON)
+        app._clerk.hint()
+        await until(lambda: others._check_again, "the second hint")
+        go_on.set()
+        await until(lambda: len(checks) == 2, "the second check")
 
 
 @pytest.mark.parametrize("queues", [{"default": 1}, {"default": 1, "beds": 1}], ids=["one queue", "two queues"])

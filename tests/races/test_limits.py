@@ -72,6 +72,16 @@ async def test_m9_a_row_that_was_blocked_before_is_promoted_when_the_slot_is_fre
     await _run_all(stage, "x", "y")
 
 
+async def test_m9_a_row_whose_bucket_another_turn_holds_is_left_for_the_next_turn(stage: Stage) -> None:
+    await stage.one.run(done(await stage.executing("holder", concurrency_key="k")))
+    await stage.start("x", concurrency_key="k")
+    async with stage.eye.transaction():
+        await stage.eye.execute("SELECT FROM buckets WHERE key = 'k' FOR UPDATE")
+        turn = await stage.one.run(claim=capacity("worker"))
+    assert (turn.claims, turn.pending.more) == ([], True)
+    assert [claim.id for claim in await stage.claim()] == ["x"]
+
+
 async def test_m9_two_concurrent_claims_never_exceed_the_slots_of_a_key_with_a_new_bucket_or_an_old_one(
     stage: Stage,
 ) -> None:

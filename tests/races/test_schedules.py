@@ -96,6 +96,26 @@ async def test_t2_a_tick_is_before_a_trigger_or_skipped_while_what_it_started_ru
     await stage.explore(prepare, deep=True)
 
 
+async def test_t2_a_tick_in_the_turn_of_a_trigger_is_skipped(stage: Stage) -> None:
+    await _scheduled(stage, overlap="skip")
+    trigger = ChangeSchedule(verb="trigger", name="s")
+    await stage.one.run(trigger, sweep=True)
+    row = await _row(stage)
+    assert [*(await stage.content()).instances] == [row["last_id"]] == [trigger.result]
+    assert row["skipped"] == 1
+
+
+async def test_t2_a_tick_that_waits_comes_before_one_that_is_due_with_it(stage: Stage) -> None:
+    claim = await _queued(stage)
+    await stage.one.run(sweep=True)
+    stage.clock.advance(10 * SECOND)
+    await stage.one.run(done(claim))
+    await stage.one.run(sweep=True)
+    row = await _row(stage)
+    assert row["waiting"] == f"[{row['last_at'] + 10 * SECOND}]"
+    assert (len((await stage.content()).instances), row["skipped"]) == (2, 0)
+
+
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_t2_a_tick_that_waits_does_not_miss_the_end_it_waits_for(stage: Stage, cancelled: bool) -> None:
     async def prepare() -> Duel:

@@ -77,9 +77,10 @@ class BothWays:
             result = done or await run_turn(tx, self.rules, self.catalog, requests, capacity)
             shown = {name: getattr(result.pending, name) for name in Pending.__slots__}
             if result.again:  # as the clerk does, but in the same transaction, which is rolled back
-                claims = result.claims
-                result = await run_turn(tx, self.rules, self.catalog, result.again, capacity)
-                result.claims += claims
+                first = result
+                result = await run_turn(tx, self.rules, self.catalog, first.again, capacity)
+                result.claims += first.claims
+                result.deliveries = [*first.deliveries, *result.deliveries]
                 shown = {}
                 assert not result.again
             return {"pending": shown, **await self._shown(tx, requests, result)}, done is not None
@@ -117,6 +118,7 @@ class BothWays:
             shown["order of claims"] = [claim.id for claim in result.claims]
         shown["position"] = tx.position
         shown["validated beside"] = list(map(requests.index, result.to_validate))
+        shown["deliveries"] = sorted(set(map(requests.index, result.deliveries)))
         shown["counts"] = [dict(getattr(result.counts, name)) for name in ("started", "ended", "happened")]
         for name in ("now", "ran_ahead", "kept", "finished", "cancelled", "signalled", "keeps_statuses", "retired",
                      "provable"):  # fmt: skip

@@ -6,7 +6,7 @@ Imported where it is used: a program without processes never loads it.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
+from typing import Any, assert_never
 
 from hark.kernel.requests import Deploy
 from hark.model.errors import InvalidDefinition, InvalidInput
@@ -75,8 +75,10 @@ def _starts_of(node: NodeSpec, now: int) -> list[Trigger]:
             return [Trigger(kind="message", name=_name(event.name, "message"), element=element)]
         case "timer":
             return triggers_of_timer(event, element, now)
-        case _:
-            return []
+        case "none" | "error" | "escalation" | "conditional" | "compensation" | "cancel" | "terminate" | "link":
+            return []  # an event sub-process can start at some of these, an instance by itself at none
+        case _ as never:
+            assert_never(never)
 
 
 def _name(source: Any, what: str) -> str:

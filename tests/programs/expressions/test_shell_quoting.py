@@ -41,7 +41,7 @@ show() { for part in "$@"; do printf '<%s>' "$part"; done; printf '\n'; }
 # a comment with {{ x }} in it
 show {{ x }} a{{ x }}b '{{ x }}' "{{ x }}" 'a'"b{{ x }}"'{{ x }}c'
 show $(printf '%s.' {{ x }}) >/dev/null
-show "$(printf '%s.' {{ x }} '{{ x }}')" "$(printf '%s.' "{{ x }}")"  # {{ x }}
+show "$(printf '%s.' {{ x }} '{{ x }}')" "$(printf '%s.' "{{ x }}")" "$( (:); printf '%s.' {{ x }})"  # {{ x }}
 y={{ x }}; show "$y" \
   {{ x }} "${y}$((1 + {{ n }}))"
 cat <<-'END' <<< here >/dev/null || true
@@ -58,7 +58,7 @@ def run(shell: str, command: str) -> str:
 
 
 def expected(x: str) -> str:
-    substituted = (f"{x}.{x}.", f"{x}.")
+    substituted = (f"{x}.{x}.", f"{x}.", f"{x}.")
     lines = [[x, f"a{x}b", x, x, f"ab{x}{x}c"], [*substituted], [x, x, f"{x}4"], [x]]
     return "".join("".join(f"<{part}>" for part in line) + "\n" for line in lines)
 

@@ -10,6 +10,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Iterable
+from typing import assert_never
 
 from hark.kernel.result import Failed
 from hark.model.failures import attempt_text
@@ -57,5 +58,7 @@ def _what(failed: Failed, now: int) -> str:
             return f"failed at {failed.step}, and its undo runs now: {failed.failure.brief}"
         case "undo_failed":
             return f"at {failed.step}: a part of its undo failed: {failed.failure.brief}"
-        case _:
+        case "stop" | "failed":
             return f"failed at {failed.step}: {failed.failure.brief}"
+        case _ as never:
+            assert_never(never)
