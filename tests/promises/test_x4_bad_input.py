@@ -135,13 +135,13 @@ async def test_x4_an_invalid_name_is_refused_wherever_a_name_is_accepted(app: Ha
 
 @pytest.mark.parametrize("wrong", ["", "DONE", "asleep", "pending", "x" * 300, "a\0", 5, ["done"]])
 async def test_x4_an_unknown_status_or_kind_is_refused(app: Harness, store: Store, wrong: Any) -> None:
-    for call in (
-        lambda app: app.list(status=wrong),
-        lambda app: app.list(kind=wrong),
-        lambda app: app.waits(kind=wrong),
-        lambda app: app.awakeables(status=wrong),
+    for call, known in (
+        (lambda app: app.list(status=wrong), "awaiting_signal"),
+        (lambda app: app.list(kind=wrong), "workflow"),
+        (lambda app: app.waits(kind=wrong), "broadcast"),
+        (lambda app: app.awakeables(status=wrong), "PENDING"),
     ):
-        await refused(app, store, call, InvalidInput, "give one of")
+        await refused(app, store, call, InvalidInput, f"give one of .*{known}")
 
 
 async def test_x4_names_of_255_bytes_are_accepted(app: Harness) -> None:
@@ -249,6 +249,7 @@ CALLS: dict[str, tuple[Call, type[HarkError], str]] = {
     "a reason that is no text": (lambda app: app.cancel("live", 5), InvalidInput, "must be text"),
     # options of start
     "priority as a float": (lambda app: app.start(Loose, priority=1.5), InvalidInput, "lower numbers run first"),
+    "no priority": (lambda app: app.start(Loose, priority=None), InvalidInput, "lower numbers run first"),
     "priority beyond the column": (lambda app: app.start(Loose, priority=2**31), InvalidInput, "whole number"),
     "unknown scope": (lambda app: app.start(Loose, correlation_scope="never"), InvalidInput, "'live' or 'forever'"),
     "unknown option": (
@@ -269,11 +270,14 @@ CALLS: dict[str, tuple[Call, type[HarkError], str]] = {
     ),
     "weight zero": (lambda app: app.start(Loose, rate_limit="api", weight=0), InvalidInput, "above zero"),
     "weight NaN": (lambda app: app.start(Loose, rate_limit="api", weight=NAN), InvalidInput, "above zero"),
+    "weight infinite": (lambda app: app.start(Loose, rate_limit="api", weight=INFINITY), InvalidInput, "above zero"),
+    "weight as a bool": (lambda app: app.start(Loose, rate_limit="api", weight=True), InvalidInput, "above zero"),
     "weight as text": (lambda app: app.start(Loose, rate_limit="api", weight="1"), InvalidInput, "above zero"),
     "three parts of a rate limit": (
         lambda app: app.start(Loose, rate_limit=("api", "a", "b")), InvalidInput, r"\(name, partition\)",
     ),
     "a list as a rate limit": (lambda app: app.start(Loose, rate_limit=["api"]), InvalidInput, "configured name"),
+    "a partition without a name": (lambda app: app.start(Loose, rate_limit=("api", "")), InvalidInput, "empty"),
     "a partition that is too long": (
         lambda app: app.start(Loose, rate_limit=("api", "x" * 256)), InvalidInput, "255 bytes",
     ),
@@ -291,6 +295,7 @@ CALLS: dict[str, tuple[Call, type[HarkError], str]] = {
     "time to forget": (lambda app: app.forget(before=5), InvalidInput, "must be a datetime"),
     # workers
     "a queue without room": (lambda app: app.worker({"default": 0}), InvalidInput, "whole number from 1"),
+    "a queue with a bool as room": (lambda app: app.worker({"default": True}), InvalidInput, "whole number from 1"),
     "a queue with half a seat": (lambda app: app.worker({"default": 1.5}), InvalidInput, "whole number from 1"),
     "a queue without a name": (lambda app: app.worker({"": 1}), InvalidInput, "empty"),
     "queues as a list": (lambda app: app.worker(["default"]), InvalidInput, "give a dict"),
