@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hark import Await, Child, Context, Done, Duplicate, Handle, InvalidInput, Machine, Spawn, Start, Stop, step
+from hark import Await, Child, Context, Done, Duplicate, Handle, Machine, Spawn, Start, Stop, step
 from hark.testing import Harness
 from tests.promises.support_machines import harness, neighbour
 from tests.support.stores import Store
@@ -180,28 +180,3 @@ async def test_m11_an_id_takes_precedence_over_a_key(store: Store) -> None:
         await end(app, keyed, "done")
         named = await app.start(Order, id="name")
         assert (await app.get("name")).id == named.id == "name"
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"correlation_key": ""},
-        {"correlation_key": "x" * 256},
-        {"correlation_key": "a\0b"},
-        {"correlation_key": "a\ud800"},
-        {"correlation_key": 42},
-        {"correlation_key": "k", "correlation_scope": "always"},
-        {"correlation_key": "k", "correlation_scope": None},
-        {"id": ""},
-        {"id": "a b"},
-        {"id": "ü"},
-        {"id": "x" * 129},
-        {"id": 42},
-    ],
-    ids=ascii,
-)
-async def test_m11_a_malformed_key_scope_or_id_is_refused(options: dict[str, Any]) -> None:
-    async with Harness(Order) as app:
-        with pytest.raises(InvalidInput):
-            await app.start(Order, **options)
-        assert await app.list() == []

@@ -1,12 +1,13 @@
 """M2: Next, Retry, Await, Spawn, Done and Stop, and what each does to `attempt`."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from hark import (
     Await,
+    Broadcast,
     Child,
     Context,
     Done,
@@ -255,9 +256,12 @@ async def test_m2_fault_10_a_retry_sees_the_same_signals_again(store: Store) -> 
         (lambda: Await("x", then="start", timeout=1e300), "100 years"),
         (lambda: Await("x", then="start", timeout=timedelta(days=-1)), "negative"),
         (lambda: Await("x", then="start", timeout="5"), "seconds"),
-        (lambda: Await("x", then="start", deadline=5), "datetime"),
+        (lambda: Await("x", then="start", timeout=True), "seconds"),
+        (lambda: Await("x", then="start", deadline="tomorrow"), "datetime"),
+        (lambda: Await("x", then="start", deadline=datetime(2030, 1, 1)), "no time zone"),
         (lambda: Await(then="start"), "would wait forever"),
         (lambda: Await("", then="start"), "empty"),
+        (lambda: Await(Broadcast, then="start"), "text"),
         (lambda: Await("x\0", then="start"), "NUL"),
         (lambda: Await("x" * 256, then="start"), "255"),
         (lambda: Retry(-1), "negative"),
@@ -287,21 +291,3 @@ async def test_m2_fault_24_a_malformed_outcome_is_refused_with_a_reason(make: An
         assert await app.drain() == {"steps": 1, "stop": 1}
         assert isinstance(handled[0], InvalidInput)
         assert reason in (await makes.get()).error
-
-
-async def test_m2_fault_24_a_past_deadline_is_due_immediately(store: Store) -> None:
-    class Late(Machine):
-        @step
-        async def start(self, ctx: Context) -> Await:
-            return Await("x", then=self.end, deadline=ctx.now() - timedelta(days=1))
-
-        @step
-        async def end(self, ctx: Context) -> Done:
-            return Done([ctx.timed_out, ctx.attempt, ctx.awaited])
-
-    async with harness(store, Late) as app:
-        late = await app.start(Late)
-        await app.drain()
-        await app.advance(0)
-        await app.drain()
-        assert await late.result(timeout=0) == [True, 0, []]

@@ -11,17 +11,14 @@ from hark import (
     Await,
     Context,
     Done,
-    InvalidInput,
     InvalidState,
     Machine,
     Next,
-    PayloadTooLarge,
     Retry,
     Spawn,
     Stop,
     step,
 )
-from hark.testing import Harness
 from tests.promises.support_machines import harness
 from tests.support.stores import Store
 
@@ -200,34 +197,6 @@ async def test_m3_a_state_of_the_wrong_type_goes_to_handle_and_does_not_crash_lo
         errors = [(await handle.get()).error for handle in handles]
         assert errors == [f"{'PayloadTooLarge' if what == 'large' else 'InvalidState'} in {what}" for what in wrong]
         assert [(await handle.get()).state["n"] for handle in handles] == [0] * len(wrong), "nothing half-written"
-
-
-async def test_m3_the_error_of_a_wrong_state_says_what_is_wrong_and_what_to_do() -> None:
-    class Wrong(Machine):
-        State = Basket
-
-        @step
-        async def start(self, ctx: Context) -> Done:
-            ctx.state.n = "many"
-            return Done()
-
-    async with Harness(Wrong) as app:
-        wrong = await app.start(Wrong, {"order": 1})
-        await app.drain()
-        error = (await wrong.get()).error
-        assert error.startswith("InvalidState: ")
-        assert "$.n" in error
-        assert "`int`" in error
-
-
-async def test_m3_input_that_does_not_match_is_refused_at_the_start_if_the_code_is_known(store: Store) -> None:
-    async with harness(store, Typed, max_payload=1000) as app:
-        for bad in (None, {}, {"what": 1}, [1], "text", {"what": float("nan")}, {"what": "a\0"}, {"what": object()}):
-            with pytest.raises(InvalidInput):
-                await app.start(Typed, bad)
-        with pytest.raises(PayloadTooLarge):
-            await app.start(Typed, {"what": "x" * 2000})
-        assert await app.list() == []
 
 
 async def test_m3_input_that_does_not_match_goes_to_handle_if_the_starter_had_no_code(store: Store) -> None:

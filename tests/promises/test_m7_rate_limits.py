@@ -163,67 +163,6 @@ async def test_m7_a_weight_above_the_burst_is_refused_immediately_and_blocks_not
         assert ran == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"rate_limit": "unknown"},
-        {"rate_limit": ("unknown", "tenant")},
-        {"rate_limit": ("api", "")},
-        {"rate_limit": ("api", "a\0")},
-        {"rate_limit": ("api", "a", "b")},
-        {"rate_limit": ["api", "a"]},
-        {"rate_limit": 5},
-        {"rate_limit": {}},
-        {"weight": 0},
-        {"weight": -1},
-        {"weight": float("nan")},
-        {"weight": float("inf")},
-        {"weight": "2"},
-        {"weight": True},
-    ],
-    ids=str,
-)
-async def test_m7_an_unknown_limit_and_a_malformed_weight_are_refused(options: dict[str, Any]) -> None:
-    class Asks(Machine):
-        @step
-        async def start(self, ctx: Context) -> Next:
-            return Next(self.start, **{"rate_limit": "api", **options})
-
-        def handle(self, error: Exception, ctx: Context) -> Done:
-            return Done(type(error).__name__)
-
-    async with Harness(Asks, rate_limits={"api": Rate(5, 1)}) as app:
-        with pytest.raises(InvalidInput):
-            await app.start(Asks, **{"rate_limit": "api", **options})
-        asks = await app.start(Asks)
-        await app.drain()
-        assert await asks.result(timeout=0) == "InvalidInput"
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"rate_limits": {"api": Rate}},
-        {"rate_limits": {"api": 5}},
-        {"rate_limits": {"api": {"allowed": 1}}},
-        {"rate_limits": {"api": {"allowed": 1, "period": 1, "bogus": 2}}},
-        {"rate_limits": {"a:b": {"allowed": 1, "period": 1}}},
-        {"rate_limits": {"": {"allowed": 1, "period": 1}}},
-        {"rate_limits": {"api": {"allowed": 0, "period": 1}}},
-        {"rate_limits": {"api": {"allowed": 1, "period": -1}}},
-        {"rate_limits": {"api": {"allowed": 1, "period": 1, "burst": 0}}},
-        {"rate_limits": {"api": {"allowed": 1, "period": 1, "shards": 0}}},
-        {"concurrency": {"api": 0}},
-        {"concurrency": {"api": 1.5}},
-        {"concurrency": {"a:b": 1}},
-    ],
-    ids=str,
-)
-def test_m7_malformed_limits_are_refused_when_the_app_is_made(limits: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput):
-        Harness(**limits)
-
-
 async def test_m7_an_instance_that_needs_many_tokens_is_not_overtaken_by_one_that_needs_few(
     store: Store, ran: list[str]
 ) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hark import Await, Broadcast, Context, Done, InvalidInput, Machine, Next, step
+from hark import Await, Context, Done, Machine, Next, step
 from tests.promises.support_signals import Waiter, harness, seen
 from tests.support.stores import Store
 
@@ -114,9 +114,3 @@ async def test_s2_the_same_name_twice_is_one_wait(store: Store) -> None:
         await app.signal("w", "a", 1)
         await app.drain()
         assert (await app.result("w"))["awaited"] == [["a", 1]]
-
-
-@pytest.mark.parametrize("names", [(), ("",), (5,), ("n\0",), (Broadcast,)])
-def test_s2_an_await_for_nothing_or_for_no_name_is_refused(names: tuple) -> None:
-    with pytest.raises(InvalidInput):
-        Await(*names, then="end")
