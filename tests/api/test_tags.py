@@ -76,9 +76,8 @@ async def test_every_way_to_start_takes_tags_and_children_do_not_inherit_them(ap
     assert (await app.get("untagged")).tags == {}
 
 
-@pytest.mark.parametrize(
-    ("tags", "says"),
-    [
+async def test_x4_tags_that_are_not_a_small_dict_of_texts_are_refused(app: Harness) -> None:
+    wrong: list[tuple[Any, str]] = [
         ("tenant=a", "dict of text to text"),
         ([("tenant", "a")], "dict of text to text"),
         (0, "dict of text to text"),
@@ -91,13 +90,12 @@ async def test_every_way_to_start_takes_tags_and_children_do_not_inherit_them(ap
         ({"tenant": "a\0"}, "NUL"),
         ({"tenant": "\ud800"}, "surrogate"),
         ({f"tag {n}": "a" for n in range(21)}, "at most 20"),
-    ],
-)
-async def test_x4_tags_that_are_not_a_small_dict_of_texts_are_refused(app: Harness, tags: Any, says: str) -> None:
-    with pytest.raises(InvalidInput, match=says):
-        await app.start(Quick, tags=tags)
-    with pytest.raises(InvalidInput, match=says):
-        await app.list(tags=tags)
+    ]
+    for tags, says in wrong:
+        with pytest.raises(InvalidInput, match=says):
+            await app.start(Quick, tags=tags)
+        with pytest.raises(InvalidInput, match=says):
+            await app.list(tags=tags)
     assert await app.list() == []
 
 
