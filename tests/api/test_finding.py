@@ -16,6 +16,7 @@ from hark import Context, Done, InvalidInput, Machine, Start, Stop, step, workfl
 from hark.model.values import Instance
 from hark.testing import Harness
 from hark.views import listing
+from tests.support.harness import drained
 from tests.support.inspect import name_of
 from tests.support.stores import Store
 
@@ -111,8 +112,7 @@ async def crowd(app: Harness) -> list[Instance]:
                     delay=chance.choice([None, 3600]),
                 )
             )  # fmt: skip
-        await app.start_many(starts)
-        await app.drain()
+        await drained(app, app.start_many(starts))
         await app.advance(chance.choice([0, 60]))
     everything = await app.list(limit=1000)
     assert len(everything) > 50
@@ -173,8 +173,7 @@ async def test_a_prefix_finds_exactly_the_keys_that_begin_with_it(app: Harness) 
 
 
 async def test_a_prefix_finds_instances_that_ended_and_later_holders_of_the_same_key(app: Harness) -> None:
-    first = await app.start(Quick, correlation_key="order:1")
-    await app.drain()
+    first = await drained(app, app.start(Quick, correlation_key="order:1"))
     second = await app.start(Quick, correlation_key="order:1")
     assert [instance.id for instance in await app.list(key_prefix="order:1")] == [second.id, first.id]
 

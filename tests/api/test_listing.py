@@ -22,6 +22,7 @@ from hark import (
 )
 from hark.testing import Harness
 from hark.views import instance_views, listing
+from tests.support.harness import drained
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -69,8 +70,7 @@ async def test_every_list_of_an_empty_store_is_empty(app: Harness) -> None:
 async def test_filters_work_alone_and_combined(app: Harness) -> None:
     await app.start(Waiter, id="waiting")
     await app.start(Quick, id="done")
-    await app.start(Quick, {"fail": True}, id="failed")
-    await app.drain()
+    await drained(app, app.start(Quick, {"fail": True}, id="failed"))
     await app.start(Waiter, id="cancelled")
     await app.cancel("cancelled")
     await app.start(Quick, id="new")
@@ -124,8 +124,7 @@ async def test_an_instance_started_between_two_pages_is_not_in_the_later_page(ap
 
 
 async def test_a_listed_instance_equals_what_get_returns(app: Harness) -> None:
-    await app.start(Waiter, {"x": 1}, id="one", correlation_key="key")
-    await app.drain()
+    await drained(app, app.start(Waiter, {"x": 1}, id="one", correlation_key="key"))
     assert await app.list() == [await app.get("one")]
     assert len((await app.list())[0].waits) == 2
 
@@ -170,8 +169,7 @@ async def test_awakeables_of_one_commit_are_in_the_order_of_instances_and_number
 
 async def test_the_next_of_each_page_leads_through_a_list_to_its_last_page(app: Harness) -> None:
     app.register(asks_twelve_times)
-    await app.start_many([(asks_twelve_times, None)] * 2 + [(Waiter, None)] * 5)
-    await app.drain()
+    await drained(app, app.start_many([(asks_twelve_times, None)] * 2 + [(Waiter, None)] * 5))
     for name in ("weekly", "daily", "hourly"):
         await app.schedule(name, Quick, every=3600)
     for verb, count in {"list": 7, "awakeables": 24, "waits": 34, "schedules": 3}.items():
@@ -190,8 +188,7 @@ async def test_the_next_of_each_page_leads_through_a_list_to_its_last_page(app: 
 async def test_the_next_of_a_page_of_events_goes_back_in_time_and_the_cursor_of_an_event_forward(
     app: Harness, target: str | None
 ) -> None:
-    await app.start(Waiter, id="w")
-    await app.drain()
+    await drained(app, app.start(Waiter, id="w"))
     for n in range(5):
         await app.signal("w", "other", n)
     every = await app.events(target)
@@ -260,10 +257,8 @@ async def test_the_bytes_of_a_list_are_not_read_before_its_page_is_known(
 
 
 async def test_events_returns_the_latest_ones_newest_last(app: Harness) -> None:
-    await app.start(Waiter, id="a")
-    await app.drain()
-    await app.start(Quick, id="b")
-    await app.drain()
+    await drained(app, app.start(Waiter, id="a"))
+    await drained(app, app.start(Quick, id="b"))
     every = [(event.instance_id, event.type) for event in await app.events()]
     assert every == [("a", "started"), ("a", "await"), ("b", "started"), ("b", "done")]
     assert [(event.instance_id, event.type) for event in await app.events(limit=3)] == every[1:]
@@ -279,8 +274,7 @@ async def test_the_default_limit_of_events_is_50(app: Harness) -> None:
 @pytest.mark.parametrize("limit", [1, 7, 1000])
 async def test_events_after_a_cursor_returns_every_event_once_oldest_first(app: Harness, limit: int) -> None:
     for n in range(4):
-        await app.start_many([(Quick, {"fail": n % 2 == 0})] * 3)
-        await app.drain()
+        await drained(app, app.start_many([(Quick, {"fail": n % 2 == 0})] * 3))
     expected = [(event.instance_id, event.type) for event in await app.events(limit=1000)]
     assert len(expected) == 24
     seen: list[tuple[str, str]] = []
@@ -307,11 +301,9 @@ async def _reached(read_on: Callable[[], Awaitable[int]], count: int) -> bool:
 
 
 async def test_events_of_one_instance_are_in_the_order_they_happened(app: Harness) -> None:
-    await app.start(Waiter, id="w")
-    await app.drain()
+    await drained(app, app.start(Waiter, id="w"))
     await app.signal("w", "other")
-    await app.signal("w", "go", 1)
-    await app.drain()
+    await drained(app, app.signal("w", "go", 1))
     events = await app.events("w")
     assert [(event.type, event.data and event.data.get("name")) for event in events] == [
         ("started", None),
@@ -328,16 +320,13 @@ async def test_events_of_one_instance_are_in_the_order_they_happened(app: Harnes
 
 async def test_waits_are_listed_longest_first_until_they_are_answered(app: Harness) -> None:
     for id in ("first", "second"):
-        await app.start(Waiter, id=id)
-        await app.drain()
+        await drained(app, app.start(Waiter, id=id))
         await app.advance(1)
     waits = await app.waits()
     assert [wait.instance_id for wait in waits] == ["first", "first", "second", "second"]
     assert {(wait.kind, wait.name) for wait in waits} == {("signal", "go"), ("broadcast", "open")}
     assert await app.waits(kind="broadcast", name="open") == [wait for wait in waits if wait.kind == "broadcast"]
-    await app.signal("first", "go")
-    await app.drain()
+    await drained(app, app.signal("first", "go"))
     assert {wait.instance_id for wait in await app.waits()} == {"second"}
-    await app.advance(60)
-    await app.drain()
+    await drained(app, app.advance(60))
     assert await app.waits() == []

@@ -19,6 +19,7 @@ import pytest
 import hark
 from hark import Await, Child, Done, Hark, Next, Rate, Retry, Spawn, Stop, workflow
 from hark.testing import Harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 EMPTY = inspect.Parameter.empty
@@ -157,8 +158,7 @@ def test_engine_a_value_has_these_attributes(value: Any) -> None:
 
 async def test_engine_a_job_is_an_id_a_key_or_a_handle(app: Harness) -> None:
     job = await app.start(ask_anything, correlation_key="ask:1")
-    await app.start(ask_anything)
-    await app.drain()
+    await drained(app, app.start(ask_anything))
     for name in (job.id, "ask:1", job):
         assert [one.instance_id for one in await app.awakeables(job=name)] == [job.id]
 

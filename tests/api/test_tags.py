@@ -7,6 +7,7 @@ import pytest
 
 from hark import Child, Context, Done, FunctionContext, InvalidInput, Machine, Next, Spawn, Start, step, workflow
 from hark.testing import Harness
+from tests.support.harness import drained
 from tests.support.inspect import query
 from tests.support.stores import Store
 
@@ -106,11 +107,9 @@ async def test_the_largest_tags_are_found(app: Harness) -> None:
 
 
 async def test_x7_retention_removes_tags_with_their_instance(app: Harness, store: Store) -> None:
-    await app.start(Quick, id="old", tags={"tenant": "a", "plan": "pro"})
-    await app.drain()
+    await drained(app, app.start(Quick, id="old", tags={"tenant": "a", "plan": "pro"}))
     await app.advance(10)
-    await app.start(Quick, id="new", tags={"tenant": "a"})
-    await app.drain()
+    await drained(app, app.start(Quick, id="new", tags={"tenant": "a"}))
     cut = (await app.get("new")).created_at
     [exported] = await app.export(before=cut)
     assert exported["tags"] == {"tenant": "a", "plan": "pro"}

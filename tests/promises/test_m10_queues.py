@@ -8,6 +8,7 @@ import pytest
 from hark import Context, Done, Hark, InvalidInput, Machine, Start, step
 from hark.model.names import from_micros
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -117,12 +118,10 @@ async def test_m10_delay_and_at_postpone_a_start(store: Store, ran: list[str]) -
         assert (await late.get()).status == "runnable"
         await app.drain()
         assert ran == ["past", "no delay"]
-        await app.advance(9.999)
-        await app.drain()
+        await drained(app, app.advance(9.999))
         assert len(ran) == 2
         for seconds in (0.001, 5, 5, 10):
-            await app.advance(seconds)
-            await app.drain()
+            await drained(app, app.advance(seconds))
         assert ran[2:] == ["delay 10", "at 15", "delta 20", "at 30"]
 
 
@@ -132,8 +131,7 @@ async def test_m10_instances_due_together_run_by_priority_and_then_by_due_time(s
         await app.start(Says, "sooner", delay=10)
         await app.start(Says, "urgent", delay=30, priority=-1)
         await app.advance(60)
-        await app.start(Says, "new")
-        await app.drain()
+        await drained(app, app.start(Says, "new"))
         assert ran == ["urgent", "sooner", "later", "new"]
 
 
@@ -143,8 +141,7 @@ async def test_m10_a_delayed_start_can_be_signalled_and_cancelled_before_its_tim
         assert (await waits.signal("x")).status == "stored"
         await gone.cancel()
         assert await app.drain() == {"steps": 0}, "a signal does not shorten a delay"
-        await app.advance(10)
-        await app.drain()
+        await drained(app, app.advance(10))
         assert ran == ["waits"]
 
 

@@ -22,6 +22,7 @@ from hark import (
 )
 from hark.testing import Harness
 from tests.promises.support_machines import Fuse, harness, kill_a_worker
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -81,8 +82,7 @@ async def test_m2_next_resets_attempt_and_retry_adds_one_after_its_delay(store: 
             assert (await backs.get()).status == "runnable"
             await app.advance(0.001)
         assert await app.drain() == {"steps": 2, "next": 1, "retry": 1}
-        await app.advance(0.5)
-        await app.drain()
+        await drained(app, app.advance(0.5))
         assert ran == [("start", 0), ("start", 1), ("start", 2), ("start", 3), ("second", 0), ("second", 1)]
         assert (await backs.get()).attempt == 0, "every other outcome sets 0"
 
@@ -107,8 +107,7 @@ async def test_m2_attempt_is_zero_after_an_await_or_spawn_and_a_wake_up_leaves_i
             return Done()
 
     async with harness(store, Parks) as app:
-        parks = await app.start(Parks)
-        await app.drain()
+        parks = await drained(app, app.start(Parks))
         assert (await parks.get()).attempt == 0
         await parks.signal("go")
         assert (await parks.get()).attempt == 0
@@ -150,8 +149,7 @@ async def test_m2_a_retry_without_delay_is_queued_behind_waiting_instances(store
             return Retry() if ctx.attempt < ctx.state["tries"] else Done()
 
     async with harness(store, Polls) as app:
-        await app.start_many([(Polls, {"name": "a", "tries": 2}), (Polls, {"name": "b", "tries": 0})])
-        await app.drain()
+        await drained(app, app.start_many([(Polls, {"name": "a", "tries": 2}), (Polls, {"name": "b", "tries": 0})]))
         assert ran == ["a0", "b0", "a1", "a2"]
 
 
@@ -233,16 +231,12 @@ async def test_m2_fault_10_a_retry_sees_the_same_signals_again(store: Store) -> 
             return Done()
 
     async with harness(store, Tries) as app:
-        tries = await app.start(Tries)
-        await app.drain()
-        await tries.signal("n", 1)
-        await app.drain()
+        tries = await drained(app, app.start(Tries))
+        await drained(app, tries.signal("n", 1))
         await tries.signal("n", 2)
         assert await app.drain() == {"steps": 0}, "a Retry waits out its delay whatever arrives"
-        await app.advance(1)
-        await app.drain()
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.advance(1))
+        await drained(app, app.advance(1))
         assert seen == [[1], [1, 2], [1, 2], []]
 
 

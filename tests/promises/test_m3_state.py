@@ -20,6 +20,7 @@ from hark import (
     step,
 )
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -147,8 +148,7 @@ async def test_m3_state_on_any_outcome_replaces_and_left_out_keeps_what_the_step
     async with harness(store, Replaces) as app:
         for how in ("next", "retry", "await", "spawn", "done", "stop"):
             left = await app.start(Replaces, {"how": how, "given": False})
-            replaced = await app.start(Replaces, {"how": how, "given": True})
-            await app.drain()
+            replaced = await drained(app, app.start(Replaces, {"how": how, "given": True}))
             assert (await left.get()).state == {"how": how, "given": False, "left": True}
             assert (await replaced.get()).state == {"how": how, "given": True}
 
@@ -241,8 +241,7 @@ async def test_m3_a_stored_state_that_new_code_cannot_load_goes_to_handle_and_a_
         number: int
 
     async with harness(store, version_one(Basket)) as app:
-        grows = await app.start("Grows", {"order": 1, "n": 5})
-        await app.drain()
+        grows = await drained(app, app.start("Grows", {"order": 1, "n": 5}))
     async with harness(store, version_one(Renamed)) as app:
         await app.signal(grows.id, "go")
         assert await app.drain() == {"steps": 1, "stop": 1}
@@ -250,6 +249,5 @@ async def test_m3_a_stored_state_that_new_code_cannot_load_goes_to_handle_and_a_
         assert "does not match" in error
         assert "default" in error
     async with harness(store, version_one(Basket)) as app:
-        await app.retry(grows.id)
-        await app.drain()
+        await drained(app, app.retry(grows.id))
         assert await app.result(grows.id, timeout=0) == 5

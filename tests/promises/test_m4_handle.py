@@ -20,6 +20,7 @@ from hark import (
 from hark.testing import Harness
 from tests.promises.support_machines import harness
 from tests.promises.test_x4_bad_steps import LIMIT, LIMITS, OUTCOMES, Unspeakable
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -127,8 +128,7 @@ async def test_m4_handle_may_return_any_outcome(store: Store) -> None:
         }
         await app.drain()
         await handles["await"].signal("go")
-        await app.advance(5)
-        await app.drain()
+        await drained(app, app.advance(5))
         ends = {how: await handle.get() for how, handle in handles.items()}
         assert {how: (i.status, i.result or i.error) for how, i in ends.items()} == {
             "next": ("done", "other 0 0"),

@@ -6,6 +6,7 @@ import pytest
 
 from hark import Await, Context, Done, InvalidInput, Machine, Next, Spawn, step
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -60,16 +61,13 @@ async def test_m6_a_step_is_named_by_its_method_or_by_its_decorator_and_reached_
             return Done([*ctx.state, ctx.step])
 
     async with harness(store, Renamed) as app:
-        renamed = await app.start(Renamed)
-        await app.drain()
+        renamed = await drained(app, app.start(Renamed))
         assert (await renamed.get()).step == "three"
-        await renamed.signal("go")
-        await app.drain()
+        await drained(app, renamed.signal("go"))
         assert await renamed.result(timeout=0) == ["the first", "the second", "three", "the last"]
         # A start may begin elsewhere, by method or by name.
         for at in (Renamed.four, "the last"):
-            later = await app.start(Renamed, ["here"], step=at)
-            await app.drain()
+            later = await drained(app, app.start(Renamed, ["here"], step=at))
             assert await later.result(timeout=0) == ["here", "the last"]
         with pytest.raises(InvalidInput, match=r"It has: .*the last"):
             await app.start(Renamed, [], step="nowhere")
