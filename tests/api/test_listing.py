@@ -1,5 +1,6 @@
 """Lists and pages: instances newest first, events newest last, cursors that skip nothing."""
 
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from hark import (
 )
 from hark.testing import Harness
 from hark.views import instance_views, listing
+from tests.support.harness import drained
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -68,8 +70,7 @@ async def test_every_list_of_an_empty_store_is_empty(app: Harness) -> None:
 async def test_filters_work_alone_and_combined(app: Harness) -> None:
     await app.start(Waiter, id="waiting")
     await app.start(Quick, id="done")
-    await app.start(Quick, {"fail": True}, id="failed")
-    await app.drain()
+    await drained(app, app.start(Quick, {"fail": True}, id="failed"))
     await app.start(Waiter, id="cancelled")
     await app.cancel("cancelled")
     await app.start(Quick, id="new")
@@ -86,8 +87,7 @@ async def test_filters_work_alone_and_combined(app: Harness) -> None:
     assert await ids(app, kind="machine", definition="Waiter", status="cancelled") == ["cancelled"]
 
 
-@pytest.mark.parametrize("limit", [1, 3, 4, 12, 13])
-async def test_pages_show_every_instance_once_even_if_many_started_at_the_same_time(app: Harness, limit: int) -> None:
+async def test_pages_show_every_instance_once_even_if_many_started_at_the_same_time(app: Harness) -> None:
     """Eight have the same time, so the time alone is not a cursor."""
     expected = []
     for batch in range(3):
@@ -95,11 +95,12 @@ async def test_pages_show_every_instance_once_even_if_many_started_at_the_same_t
         expected = [handle.id for handle in reversed(handles)] + expected
         if batch == 0:
             await app.advance(1)
-    seen: list[str] = []
-    while page := await ids(app, limit=limit, after=seen[-1] if seen else None):
-        assert len(page) <= limit
-        seen += page
-    assert seen == expected
+    for limit in (1, 3, 4, 12, 13):
+        seen: list[str] = []
+        while page := await ids(app, limit=limit, after=seen[-1] if seen else None):
+            assert len(page) <= limit
+            seen += page
+        assert seen == expected
 
 
 async def test_the_cursor_of_a_filtered_page_may_be_an_instance_that_does_not_match(app: Harness) -> None:
@@ -123,8 +124,7 @@ async def test_an_instance_started_between_two_pages_is_not_in_the_later_page(ap
 
 
 async def test_a_listed_instance_equals_what_get_returns(app: Harness) -> None:
-    await app.start(Waiter, {"x": 1}, id="one", correlation_key="key")
-    await app.drain()
+    await drained(app, app.start(Waiter, {"x": 1}, id="one", correlation_key="key"))
     assert await app.list() == [await app.get("one")]
     assert len((await app.list())[0].waits) == 2
 
@@ -144,8 +144,7 @@ async def asks_twelve_times(ctx: FunctionContext) -> None:
     await ctx.gather(*questions)
 
 
-@pytest.mark.parametrize("limit", [1, 5, 100])
-async def test_awakeables_of_one_commit_are_in_the_order_of_instances_and_numbers(app: Harness, limit: int) -> None:
+async def test_awakeables_of_one_commit_are_in_the_order_of_instances_and_numbers(app: Harness) -> None:
     """The last first. Their ids, base64 of the number, have another order."""
     app.register(asks_twelve_times)
     for id in ("b", "a"):
@@ -155,10 +154,11 @@ async def test_awakeables_of_one_commit_are_in_the_order_of_instances_and_number
     found = await app.awakeables()
     assert len({one.created_at for one in found}) == 1
     assert [(one.instance_id, one.title) for one in found] == [(id, f"{n}") for id, n in expected]
-    for filters in ({}, {"status": "PENDING"}, {"job": "a"}):
+    by: list[dict[str, Any]] = [{}, {"status": "PENDING"}, {"job": "a"}]
+    for limit, filters in itertools.product((1, 5, 100), by):
         seen: list[tuple[str, int]] = []
         after = None
-        while page := await app.awakeables(limit=limit, after=after, **filters):  # type: ignore[arg-type]
+        while page := await app.awakeables(limit=limit, after=after, **filters):
             seen += [(one.instance_id, int(one.title or "")) for one in page]
             after = page[-1].id
         assert seen == [one for one in expected if filters.get("job") in (None, one[0])]
@@ -167,30 +167,28 @@ async def test_awakeables_of_one_commit_are_in_the_order_of_instances_and_number
 # -- pages -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["list", "awakeables", "waits", "schedules"])
-async def test_the_next_of_each_page_leads_through_a_list_to_its_last_page(app: Harness, verb: str) -> None:
+async def test_the_next_of_each_page_leads_through_a_list_to_its_last_page(app: Harness) -> None:
     app.register(asks_twelve_times)
-    await app.start_many([(asks_twelve_times, None)] * 2 + [(Waiter, None)] * 5)
-    await app.drain()
+    await drained(app, app.start_many([(asks_twelve_times, None)] * 2 + [(Waiter, None)] * 5))
     for name in ("weekly", "daily", "hourly"):
         await app.schedule(name, Quick, every=3600)
-    read: Callable[..., Awaitable[Page[Any]]] = getattr(app, verb)
-    every = await read()
-    assert (len(every), every.next) == ({"list": 7, "awakeables": 24, "waits": 34, "schedules": 3}[verb], None)
-    page = await read(limit=2)
-    seen = list(page)
-    while page.next is not None:
-        page = await read(limit=2, after=page.next)
-        seen += page
-    assert seen == every
+    for verb, count in {"list": 7, "awakeables": 24, "waits": 34, "schedules": 3}.items():
+        read: Callable[..., Awaitable[Page[Any]]] = getattr(app, verb)
+        every = await read()
+        assert (len(every), every.next) == (count, None)
+        page = await read(limit=2)
+        seen = list(page)
+        while page.next is not None:
+            page = await read(limit=2, after=page.next)
+            seen += page
+        assert seen == every
 
 
 @pytest.mark.parametrize("target", [None, "w"])
 async def test_the_next_of_a_page_of_events_goes_back_in_time_and_the_cursor_of_an_event_forward(
     app: Harness, target: str | None
 ) -> None:
-    await app.start(Waiter, id="w")
-    await app.drain()
+    await drained(app, app.start(Waiter, id="w"))
     for n in range(5):
         await app.signal("w", "other", n)
     every = await app.events(target)
@@ -212,9 +210,9 @@ async def test_the_next_of_a_page_of_events_goes_back_in_time_and_the_cursor_of_
     await until(reads_all, "all events")
 
 
-@pytest.mark.parametrize("after", ["", "x", "1", "1.x", "~", "~1", "9" * 19 + ".1", 5, ("1", "2")], ids=repr)
-async def test_a_cursor_that_no_page_has_is_refused(app: Harness, after: Any) -> None:
-    for read in (app.events, app.waits):
+async def test_a_cursor_that_no_page_has_is_refused(app: Harness) -> None:
+    wrong: list[Any] = ["", "x", "1", "1.x", "~", "~1", "9" * 19 + ".1", 5, ("1", "2")]
+    for read, after in itertools.product((app.events, app.waits), wrong):
         if (read, after) != (app.waits, "1"):  # a time, and the first wait of it
             with pytest.raises(InvalidInput, match=r"after|cursor"):
                 await read(after=after)
@@ -223,26 +221,27 @@ async def test_a_cursor_that_no_page_has_is_refused(app: Harness, after: Any) ->
 # -- bytes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("filters", [{}, {"tags": {"x": "y"}}, {"key_prefix": "k"}], ids=repr)
 async def test_a_page_ends_with_the_instance_that_reaches_the_limit_of_bytes(
-    app: Harness, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    app: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "MAX_BYTES", 1000)
     sizes = [10, 400, 400, 400, 2000, 10, 10, 2000]
     for n, size in enumerate(sizes):
         await app.start(Quick, {"x": "é" * (size // 2)}, id=f"{n}", tags={"x": "y"}, correlation_key=f"k{n}")
-    pages, after = [], None
-    while page := await ids(app, after=after, limit=7, **filters):
-        pages.append(page)
-        after = page[-1]
-    assert pages == [["7"], ["6", "5", "4"], ["3", "2", "1"], ["0"]]
+    for filters in ({}, {"tags": {"x": "y"}}, {"key_prefix": "k"}):
+        pages, after = [], None
+        while page := await ids(app, after=after, limit=7, **filters):
+            pages.append(page)
+            after = page[-1]
+        assert pages == [["7"], ["6", "5", "4"], ["3", "2", "1"], ["0"]]
 
 
 async def test_the_bytes_of_a_list_are_not_read_before_its_page_is_known(
     app: Harness, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """40 states of 1 MB: a page reads those that it shows, in as many statements as a page of small ones."""
-    await app.start_many([(Quick, {"x": "x" * 1_000_000})] * 40)
+    """40 states of 1 kB: a page reads those that it shows, in as many statements as a page of small ones."""
+    monkeypatch.setattr(listing, "MAX_BYTES", 8500)
+    await app.start_many([(Quick, {"x": "x" * 1000})] * 40)
     read = []
     views_of = instance_views.instances
 
@@ -259,10 +258,8 @@ async def test_the_bytes_of_a_list_are_not_read_before_its_page_is_known(
 
 
 async def test_events_returns_the_latest_ones_newest_last(app: Harness) -> None:
-    await app.start(Waiter, id="a")
-    await app.drain()
-    await app.start(Quick, id="b")
-    await app.drain()
+    await drained(app, app.start(Waiter, id="a"))
+    await drained(app, app.start(Quick, id="b"))
     every = [(event.instance_id, event.type) for event in await app.events()]
     assert every == [("a", "started"), ("a", "await"), ("b", "started"), ("b", "done")]
     assert [(event.instance_id, event.type) for event in await app.events(limit=3)] == every[1:]
@@ -278,8 +275,7 @@ async def test_the_default_limit_of_events_is_50(app: Harness) -> None:
 @pytest.mark.parametrize("limit", [1, 7, 1000])
 async def test_events_after_a_cursor_returns_every_event_once_oldest_first(app: Harness, limit: int) -> None:
     for n in range(4):
-        await app.start_many([(Quick, {"fail": n % 2 == 0})] * 3)
-        await app.drain()
+        await drained(app, app.start_many([(Quick, {"fail": n % 2 == 0})] * 3))
     expected = [(event.instance_id, event.type) for event in await app.events(limit=1000)]
     assert len(expected) == 24
     seen: list[tuple[str, str]] = []
@@ -306,11 +302,9 @@ async def _reached(read_on: Callable[[], Awaitable[int]], count: int) -> bool:
 
 
 async def test_events_of_one_instance_are_in_the_order_they_happened(app: Harness) -> None:
-    await app.start(Waiter, id="w")
-    await app.drain()
+    await drained(app, app.start(Waiter, id="w"))
     await app.signal("w", "other")
-    await app.signal("w", "go", 1)
-    await app.drain()
+    await drained(app, app.signal("w", "go", 1))
     events = await app.events("w")
     assert [(event.type, event.data and event.data.get("name")) for event in events] == [
         ("started", None),
@@ -327,16 +321,13 @@ async def test_events_of_one_instance_are_in_the_order_they_happened(app: Harnes
 
 async def test_waits_are_listed_longest_first_until_they_are_answered(app: Harness) -> None:
     for id in ("first", "second"):
-        await app.start(Waiter, id=id)
-        await app.drain()
+        await drained(app, app.start(Waiter, id=id))
         await app.advance(1)
     waits = await app.waits()
     assert [wait.instance_id for wait in waits] == ["first", "first", "second", "second"]
     assert {(wait.kind, wait.name) for wait in waits} == {("signal", "go"), ("broadcast", "open")}
     assert await app.waits(kind="broadcast", name="open") == [wait for wait in waits if wait.kind == "broadcast"]
-    await app.signal("first", "go")
-    await app.drain()
+    await drained(app, app.signal("first", "go"))
     assert {wait.instance_id for wait in await app.waits()} == {"second"}
-    await app.advance(60)
-    await app.drain()
+    await drained(app, app.advance(60))
     assert await app.waits() == []

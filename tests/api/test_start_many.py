@@ -6,6 +6,7 @@ import pytest
 
 from hark import Context, Done, Duplicate, Handle, Machine, Start, step
 from hark.testing import Harness
+from tests.support.harness import drained
 from tests.support.inspect import query
 from tests.support.stores import Store
 
@@ -96,8 +97,7 @@ async def test_instances_run_in_the_order_of_the_list(app: Harness) -> None:
             order.append(ctx.state["n"])
             return Done()
 
-    await app.start_many([(Recorder, {"n": n}) for n in range(40)])
-    await app.drain()
+    await drained(app, app.start_many([(Recorder, {"n": n}) for n in range(40)]))
     assert order == list(range(40))
 
 

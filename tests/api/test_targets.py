@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hark import Await, Context, Done, Duplicate, Machine, NoTarget, NotFound, Stop, step
+from hark import Await, Context, Done, Machine, NoTarget, NotFound, Stop, step
 from hark.testing import Harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 ODD_NAMES = ["order:42", "a b", "ключ", "鍵🔑", "%41", "a/b?c=d&e#f", "'; DROP TABLE instances; --", "\\", '"', " "]
@@ -28,13 +29,11 @@ async def app(store: Store) -> AsyncIterator[Harness]:
 
 
 async def finish(app: Harness, target: str) -> None:
-    await app.signal(target, "go")
-    await app.drain()
+    await drained(app, app.signal(target, "go"))
 
 
 async def test_id_key_and_handle_mean_the_same_instance(app: Harness) -> None:
-    handle = await app.start(Waiter, id="id", correlation_key="key")
-    await app.drain()
+    handle = await drained(app, app.start(Waiter, id="id", correlation_key="key"))
     for target in (handle, "id", "key"):
         assert (await app.get(target)).id == "id"
         assert [event.instance_id for event in await app.events(target)] == ["id", "id"]
@@ -59,19 +58,8 @@ async def test_a_key_means_its_live_holder(app: Harness) -> None:
     assert (await app.signal("key", "go")).instance_id == "second"
 
 
-async def test_a_key_without_a_live_holder_means_the_latest_kept_instance(app: Harness) -> None:
-    for id in ("first", "second", "third"):
-        await app.start(Waiter, id=id, correlation_key="key")
-        await finish(app, "key")
-        await app.advance(1)
-    assert (await app.get("key")).id == "third"
-    with pytest.raises(NoTarget):
-        await app.signal("key", "go")
-
-
 async def test_the_latest_holder_is_found_after_an_earlier_one_was_cancelled(app: Harness) -> None:
-    await app.start(Waiter, id="old", correlation_key="key")
-    await app.drain()
+    await drained(app, app.start(Waiter, id="old", correlation_key="key"))
     await app.cancel("old")
     await app.advance(1)
     await app.start(Waiter, id="young", correlation_key="key")
@@ -92,8 +80,7 @@ async def test_a_live_holder_wins_over_a_later_instance_that_has_ended(app: Harn
         async def end(self, ctx: Context) -> Done:
             return Done()
 
-    await app.start(Fragile, id="old", correlation_key="key")
-    await app.drain()
+    await drained(app, app.start(Fragile, id="old", correlation_key="key"))
     await app.advance(1)
     await app.start(Waiter, id="young", correlation_key="key")
     await finish(app, "young")
@@ -112,28 +99,15 @@ async def test_an_id_wins_over_a_key(app: Harness) -> None:
     assert (await app.signal("name", "go")).instance_id == "name"
 
 
-async def test_keys_are_one_namespace_over_all_definitions(app: Harness) -> None:
-    class Other(Machine):
-        @step
-        async def start(self, ctx: Context) -> Done:
-            return Done()
-
-    await app.start(Waiter, id="waiter", correlation_key="key")
-    with pytest.raises(Duplicate) as taken:
-        await app.start(Other, correlation_key="key")
-    assert taken.value.holder == "waiter"
-
-
-@pytest.mark.parametrize("name", ODD_NAMES)
-async def test_a_key_may_be_any_text(app: Harness, name: str) -> None:
-    handle = await app.start(Waiter, correlation_key=name)
-    await app.start(Waiter, correlation_key=name + "x")
-    await app.drain()
-    assert (await app.get(name)).id == handle.id
-    assert (await app.get(name)).correlation_key == name
-    assert (await app.signal(name, "go", name, dedup_key=name)).status == "woke"
-    await app.drain()
-    assert await app.result(name) == name
+async def test_a_key_may_be_any_text(app: Harness) -> None:
+    for name in ODD_NAMES:
+        handle = await app.start(Waiter, correlation_key=name)
+        await drained(app, app.start(Waiter, correlation_key=name + "x"))
+        assert (await app.get(name)).id == handle.id
+        assert (await app.get(name)).correlation_key == name
+        assert (await app.signal(name, "go", name, dedup_key=name)).status == "woke"
+        await app.drain()
+        assert await app.result(name) == name
 
 
 async def test_names_that_differ_in_one_byte_are_different(app: Harness) -> None:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from hark import Await, Child, Context, Done, Duplicate, Handle, InvalidInput, Machine, Spawn, Start, Stop, step
+from hark import Await, Child, Context, Done, Duplicate, Handle, Machine, Spawn, Start, Stop, step
 from hark.testing import Harness
 from tests.promises.support_machines import harness, neighbour
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -42,8 +43,7 @@ async def end(app: Harness, handle: Handle, how: str) -> None:
     if how == "cancel":
         await handle.cancel()
     else:
-        await handle.signal("end", how)
-        await app.drain()
+        await drained(app, handle.signal("end", how))
     assert (await handle.get()).status in ("done", "failed", "cancelled")
 
 
@@ -110,26 +110,6 @@ async def test_m11_an_id_equal_to_a_live_key_and_a_key_equal_to_an_id_are_duplic
         assert await refused(app, Order, id="another", correlation_key="shared") == "shared"
 
 
-async def test_m11_in_one_batch_the_first_start_wins_and_the_others_are_duplicates(store: Store) -> None:
-    async with harness(store, Order) as app:
-        taken = await app.start(Order, correlation_key="taken")
-        answers = await app.start_many(
-            [
-                Start(Order, correlation_key="a"),
-                Start(Order, correlation_key="taken"),
-                Start(Order, correlation_key="a"),
-                Start(Order, id="a"),
-                Start(Order, correlation_key="b"),
-                (Order, None),
-            ]
-        )
-        assert [type(answer).__name__ for answer in answers] == [
-            "Handle", "Duplicate", "Duplicate", "Duplicate", "Handle", "Handle",
-        ]  # fmt: skip
-        assert [answers[n].holder for n in (1, 2, 3)] == [taken.id, answers[0].id, answers[0].id]
-        assert len(await app.list()) == 4
-
-
 async def test_m11_of_many_concurrent_starts_of_one_key_exactly_one_succeeds(store: Store) -> None:
     async with harness(store, Order) as app, neighbour(app, store, Order) as other:
         keys = [f"key:{n}" for n in range(20)]
@@ -157,8 +137,7 @@ async def test_m11_a_taken_key_is_an_event_for_an_effect_and_a_failed_child_for_
 
     async with harness(store, Starts, Order) as app:
         order = await app.start(Order, correlation_key="order:42")
-        starts = await app.start(Starts)
-        await app.drain()
+        starts = await drained(app, app.start(Starts))
         assert await starts.result(timeout=0) == ["failed"]
         (event,) = [event for event in await app.events(starts) if event.type == "start_refused"]
         assert order.id in event.data["error"]
@@ -166,42 +145,7 @@ async def test_m11_a_taken_key_is_an_event_for_an_effect_and_a_failed_child_for_
 
 async def test_m11_a_step_knows_its_key_and_a_key_addresses_it(store: Store) -> None:
     async with harness(store, Order) as app:
-        order = await app.start(Order, correlation_key="order ⌘ 42")
-        await app.drain()
-        await app.signal("order ⌘ 42", "end")
-        await app.drain()
+        order = await drained(app, app.start(Order, correlation_key="order ⌘ 42"))
+        await drained(app, app.signal("order ⌘ 42", "end"))
         assert await app.result("order ⌘ 42", timeout=0) == "order ⌘ 42"
         assert await order.result(timeout=0) == "order ⌘ 42"
-
-
-async def test_m11_an_id_takes_precedence_over_a_key(store: Store) -> None:
-    async with harness(store, Order) as app:
-        keyed = await app.start(Order, correlation_key="name")
-        await end(app, keyed, "done")
-        named = await app.start(Order, id="name")
-        assert (await app.get("name")).id == named.id == "name"
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"correlation_key": ""},
-        {"correlation_key": "x" * 256},
-        {"correlation_key": "a\0b"},
-        {"correlation_key": "a\ud800"},
-        {"correlation_key": 42},
-        {"correlation_key": "k", "correlation_scope": "always"},
-        {"correlation_key": "k", "correlation_scope": None},
-        {"id": ""},
-        {"id": "a b"},
-        {"id": "ü"},
-        {"id": "x" * 129},
-        {"id": 42},
-    ],
-    ids=ascii,
-)
-async def test_m11_a_malformed_key_scope_or_id_is_refused(options: dict[str, Any]) -> None:
-    async with Harness(Order) as app:
-        with pytest.raises(InvalidInput):
-            await app.start(Order, **options)
-        assert await app.list() == []

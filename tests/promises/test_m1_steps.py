@@ -5,6 +5,7 @@ from typing import Any
 
 from hark import Await, Context, Done, Machine, Next, step
 from tests.promises.support_machines import Fuse, harness, kill_a_worker
+from tests.support.harness import drained
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -57,10 +58,8 @@ async def test_m1_the_new_state_is_committed_before_execution_proceeds(store: St
             seen.append((row.status, row.step, row.state))
 
     async with harness(store, Looks) as app:
-        looks = await app.start(Looks)
-        await app.drain()
-        await looks.signal("go")
-        await app.drain()
+        looks = await drained(app, app.start(Looks))
+        await drained(app, looks.signal("go"))
         assert seen == [("executing", "second", {"n": 1}), ("executing", "third", {"n": 2})]
         assert (await looks.get()).state == {"n": 3}
 
@@ -88,8 +87,7 @@ async def test_m1_a_crash_before_the_commit_runs_the_whole_step_again(store: Sto
         await kill_a_worker(app, store, fuse, Bakes)
         fuse.lit = False
         assert [i.id for i in await app.list()] == [cake.id], "the killed step's effects were not applied"
-        await app.cancel(await app.start(Bakes, id="side-effect"))
-        await app.drain()
+        await drained(app, app.cancel(await app.start(Bakes, id="side-effect")))
         assert log == ["start", "mix 0", "mix 0", "eat"]
         assert (await cake.get()).status == "done"
 

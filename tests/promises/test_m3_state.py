@@ -11,18 +11,16 @@ from hark import (
     Await,
     Context,
     Done,
-    InvalidInput,
     InvalidState,
     Machine,
     Next,
-    PayloadTooLarge,
     Retry,
     Spawn,
     Stop,
     step,
 )
-from hark.testing import Harness
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -150,8 +148,7 @@ async def test_m3_state_on_any_outcome_replaces_and_left_out_keeps_what_the_step
     async with harness(store, Replaces) as app:
         for how in ("next", "retry", "await", "spawn", "done", "stop"):
             left = await app.start(Replaces, {"how": how, "given": False})
-            replaced = await app.start(Replaces, {"how": how, "given": True})
-            await app.drain()
+            replaced = await drained(app, app.start(Replaces, {"how": how, "given": True}))
             assert (await left.get()).state == {"how": how, "given": False, "left": True}
             assert (await replaced.get()).state == {"how": how, "given": True}
 
@@ -202,34 +199,6 @@ async def test_m3_a_state_of_the_wrong_type_goes_to_handle_and_does_not_crash_lo
         assert [(await handle.get()).state["n"] for handle in handles] == [0] * len(wrong), "nothing half-written"
 
 
-async def test_m3_the_error_of_a_wrong_state_says_what_is_wrong_and_what_to_do() -> None:
-    class Wrong(Machine):
-        State = Basket
-
-        @step
-        async def start(self, ctx: Context) -> Done:
-            ctx.state.n = "many"
-            return Done()
-
-    async with Harness(Wrong) as app:
-        wrong = await app.start(Wrong, {"order": 1})
-        await app.drain()
-        error = (await wrong.get()).error
-        assert error.startswith("InvalidState: ")
-        assert "$.n" in error
-        assert "`int`" in error
-
-
-async def test_m3_input_that_does_not_match_is_refused_at_the_start_if_the_code_is_known(store: Store) -> None:
-    async with harness(store, Typed, max_payload=1000) as app:
-        for bad in (None, {}, {"what": 1}, [1], "text", {"what": float("nan")}, {"what": "a\0"}, {"what": object()}):
-            with pytest.raises(InvalidInput):
-                await app.start(Typed, bad)
-        with pytest.raises(PayloadTooLarge):
-            await app.start(Typed, {"what": "x" * 2000})
-        assert await app.list() == []
-
-
 async def test_m3_input_that_does_not_match_goes_to_handle_if_the_starter_had_no_code(store: Store) -> None:
     seen: list[Any] = []
 
@@ -272,8 +241,7 @@ async def test_m3_a_stored_state_that_new_code_cannot_load_goes_to_handle_and_a_
         number: int
 
     async with harness(store, version_one(Basket)) as app:
-        grows = await app.start("Grows", {"order": 1, "n": 5})
-        await app.drain()
+        grows = await drained(app, app.start("Grows", {"order": 1, "n": 5}))
     async with harness(store, version_one(Renamed)) as app:
         await app.signal(grows.id, "go")
         assert await app.drain() == {"steps": 1, "stop": 1}
@@ -281,6 +249,5 @@ async def test_m3_a_stored_state_that_new_code_cannot_load_goes_to_handle_and_a_
         assert "does not match" in error
         assert "default" in error
     async with harness(store, version_one(Basket)) as app:
-        await app.retry(grows.id)
-        await app.drain()
+        await drained(app, app.retry(grows.id))
         assert await app.result(grows.id, timeout=0) == 5

@@ -10,11 +10,8 @@ from hark import (
     Child,
     Context,
     Done,
-    InvalidInput,
-    InvalidOutcome,
     Machine,
     Next,
-    PayloadTooLarge,
     Retry,
     Spawn,
     Stop,
@@ -22,78 +19,49 @@ from hark import (
 )
 from hark.testing import Harness
 from tests.promises.support_machines import harness
+from tests.promises.test_x4_bad_steps import LIMIT, LIMITS, OUTCOMES, Unspeakable
+from tests.support.harness import drained
 from tests.support.stores import Store
-
-
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("I will not say")
 
 
 class Rude(BaseException):
     """Neither an Exception nor a request to stop the worker."""
 
 
-def raise_(error: BaseException) -> Any:
-    raise error
-
-
 # Mistakes of a step, and the error that `handle` gets for each.
-WRONGS: dict[str, tuple[Any, type[BaseException]]] = {
-    "raises": (lambda ctx: raise_(KeyError("sku")), KeyError),
-    "raises a BaseException": (lambda ctx: raise_(Rude("oh")), Rude),
-    "raises a CancelledError of its own": (lambda ctx: raise_(asyncio.CancelledError("mine")), asyncio.CancelledError),
-    "raises StopIteration": (lambda ctx: next(iter(())), RuntimeError),
-    "raises what cannot be shown": (lambda ctx: raise_(Unspeakable()), Unspeakable),
-    "returns nothing": (lambda ctx: None, InvalidOutcome),
-    "returns a value": (lambda ctx: {"ok": True}, InvalidOutcome),
-    "returns a class": (lambda ctx: Done, InvalidOutcome),
-    "goes to a step it does not have": (lambda ctx: Next("nowhere"), InvalidOutcome),
-    "awaits towards a step it does not have": (lambda ctx: Await("x", then="nowhere"), InvalidOutcome),
-    "spawns towards a step it does not have": (lambda ctx: Spawn([], then="nowhere"), InvalidOutcome),
-    "returns an unserialisable result": (lambda ctx: Done(object()), InvalidInput),
-    "returns a result with NaN": (lambda ctx: Done([1, float("nan")]), InvalidInput),
-    "returns a result with a NUL": (lambda ctx: Done("a\0b"), InvalidInput),
-    "returns a result that is too large": (lambda ctx: Done("x" * 5000), PayloadTooLarge),
-    "stops for a reason without JSON": (lambda ctx: Stop(object()), InvalidInput),
-    "leaves an unserialisable state": (lambda ctx: Done(state={"f": open}), InvalidInput),
-    "spawns with an option there is not": (lambda ctx: Spawn([Child("Any", bogus=1)], then="start"), InvalidInput),
-    "spawns what is not a definition": (lambda ctx: Spawn([Child(42)], then="start"), InvalidInput),
-    "asks for a limit there is not": (lambda ctx: Next("start", rate_limit="nobody's"), InvalidInput),
-    "signals without a name": (lambda ctx: ctx.signal("x", ""), InvalidInput),
-}
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async def", "def"])
 async def test_m4_whatever_a_step_does_wrong_goes_to_handle_once(plain: bool) -> None:
-    handled: dict[str, list[BaseException]] = {}
+    handled: list[str] = []
 
     class Wrong(Machine):
         if plain:
 
             @step
             def start(self, ctx: Context) -> Any:
-                return WRONGS[ctx.state][0](ctx)
+                return OUTCOMES[ctx.state["what"]][0](ctx)
 
         else:
 
             @step
             async def start(self, ctx: Context) -> Any:
-                return WRONGS[ctx.state][0](ctx)
+                return OUTCOMES[ctx.state["what"]][0](ctx)
+
+        @step
+        async def other(self, ctx: Context) -> Done:
+            raise AssertionError("no wrong outcome leads here")
 
         def handle(self, error: BaseException, ctx: Context) -> Stop:
-            handled.setdefault(ctx.state, []).append(error)
+            handled.append(ctx.state["what"])
             return Stop("handled")
 
-    async with Harness(Wrong, max_payload=4000) as app:
-        for wrong in WRONGS:
-            await app.start(Wrong, wrong)
-        assert await app.drain() == {"steps": len(WRONGS), "stop": len(WRONGS)}
+    wrongs = [wrong for wrong in OUTCOMES if not plain or wrong != "the end of a generator"]
+    async with Harness(Wrong, max_payload=LIMIT, rate_limits=LIMITS) as app:
+        await app.start_many([(Wrong, {"what": wrong}) for wrong in wrongs])
+        assert await app.drain() == {"steps": len(wrongs), "stop": len(wrongs)}
         assert {i.error for i in await app.list()} == {"handled"}
-    assert list(handled) == list(WRONGS)
-    for wrong, errors in handled.items():
-        assert len(errors) == 1, wrong
-        assert isinstance(errors[0], WRONGS[wrong][1]), (wrong, errors)
+    assert handled == wrongs
 
 
 async def test_m4_by_default_the_error_stops_the_instance_and_is_recorded(store: Store) -> None:
@@ -160,8 +128,7 @@ async def test_m4_handle_may_return_any_outcome(store: Store) -> None:
         }
         await app.drain()
         await handles["await"].signal("go")
-        await app.advance(5)
-        await app.drain()
+        await drained(app, app.advance(5))
         ends = {how: await handle.get() for how, handle in handles.items()}
         assert {how: (i.status, i.result or i.error) for how, i in ends.items()} == {
             "next": ("done", "other 0 0"),
@@ -273,36 +240,6 @@ async def test_m4_a_step_that_cancels_itself_and_a_handle_that_does_not_survive_
         for handle in (one, two):
             kept = await handle.get()
             assert (kept.status, kept.error) == ("failed", "CancelledError: ; then handle raised CancelledError: again")
-
-
-async def test_m4_effects_of_a_step_that_raises_are_dropped_and_handle_may_issue_its_own(store: Store) -> None:
-    class Waits(Machine):
-        @step
-        async def start(self, ctx: Context) -> Await:
-            return Await("word", then=self.end)
-
-        @step
-        async def end(self, ctx: Context) -> Done:
-            return Done([signal.payload for signal in ctx.all])
-
-    class Sends(Machine):
-        @step
-        async def start(self, ctx: Context) -> Done:
-            ctx.signal("ear", "word", "from the step")
-            ctx.start(Waits, id="from-the-step")
-            raise ValueError
-
-        def handle(self, error: Exception, ctx: Context) -> Done:
-            ctx.signal("ear", "word", "from handle")
-            return Done()
-
-    async with harness(store, Waits, Sends) as app:
-        ear = await app.start(Waits, correlation_key="ear")
-        await app.drain()
-        await app.start(Sends)
-        await app.drain()
-        assert await ear.result(timeout=0) == ["from handle"]
-        assert len(await app.list()) == 2
 
 
 async def test_m4_fault_30_an_unserialisable_result_goes_to_handle_and_never_loops(store: Store) -> None:

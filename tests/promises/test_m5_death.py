@@ -7,6 +7,7 @@ import pytest
 from hark import Await, Child, Context, Done, InstanceFailed, Machine, Next, Retry, Spawn, Stop, step
 from hark.testing import Harness
 from tests.promises.support_machines import LEASE, Fuse, doomed, harness, kill_a_worker, neighbour
+from tests.support.harness import drained
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -155,8 +156,7 @@ async def test_m5_retries_are_counted_separately_from_crashes(store: Store) -> N
             return Retry() if ctx.attempt < 20 else Done(ctx.attempt)
 
     async with harness(store, Polls, max_crashes=2) as app:
-        polls = await app.start(Polls)
-        await app.drain()
+        polls = await drained(app, app.start(Polls))
         assert await polls.result(timeout=0) == 20
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from hark import Context, Done, Machine, Stop, step
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 WORKER = """
@@ -74,7 +75,6 @@ async def test_m5_a_process_that_exits_in_a_step_is_a_crash_not_an_exception(
     async with harness(store, Fatal) as app:
         fatal = await app.start(Fatal, {"how": how}, step=first)
         assert run_worker(store) == code
-        await app.advance(3600)
-        await app.drain()
+        await drained(app, app.advance(3600))
         assert await fatal.result(timeout=0) == 1
         assert [e.type for e in await app.events(fatal)] == ["started", "reclaimed", "done"]

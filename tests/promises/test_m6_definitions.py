@@ -1,13 +1,12 @@
 """M6: the options of a machine, and the mistakes found when its class is defined."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
-from hark import Await, Context, Done, InvalidDefinition, InvalidInput, Machine, Next, Spawn, step
-from hark.testing import Harness
+from hark import Await, Context, Done, InvalidInput, Machine, Next, Spawn, step
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -62,16 +61,13 @@ async def test_m6_a_step_is_named_by_its_method_or_by_its_decorator_and_reached_
             return Done([*ctx.state, ctx.step])
 
     async with harness(store, Renamed) as app:
-        renamed = await app.start(Renamed)
-        await app.drain()
+        renamed = await drained(app, app.start(Renamed))
         assert (await renamed.get()).step == "three"
-        await renamed.signal("go")
-        await app.drain()
+        await drained(app, renamed.signal("go"))
         assert await renamed.result(timeout=0) == ["the first", "the second", "three", "the last"]
         # A start may begin elsewhere, by method or by name.
         for at in (Renamed.four, "the last"):
-            later = await app.start(Renamed, ["here"], step=at)
-            await app.drain()
+            later = await drained(app, app.start(Renamed, ["here"], step=at))
             assert await later.result(timeout=0) == ["here", "the last"]
         with pytest.raises(InvalidInput, match=r"It has: .*the last"):
             await app.start(Renamed, [], step="nowhere")
@@ -98,106 +94,3 @@ async def test_m6_steps_are_inherited_and_overridden_like_methods(store: Store) 
         base, sub = await app.start(Base), await app.start(Sub)
         await app.drain()
         assert [await base.result(timeout=0), await sub.result(timeout=0)] == ["base", "sub"]
-
-
-def test_m6_a_reference_to_an_unknown_step_is_refused_when_the_class_is_defined() -> None:
-    with pytest.raises(InvalidDefinition, match="nowhere"):
-
-        class ByName(Machine):
-            @step
-            async def start(self, ctx: Context) -> Next:
-                return Next("nowhere")
-
-    with pytest.raises(InvalidDefinition, match="nowhere"):
-
-        class ByThen(Machine):
-            @step
-            async def start(self, ctx: Context) -> Await:
-                return Await("x", then="nowhere")
-
-    with pytest.raises(InvalidDefinition, match=r"self\.plain.*@step"):
-
-        class ByMethod(Machine):
-            @step
-            async def start(self, ctx: Context) -> Spawn:
-                return Spawn([], then=self.plain)
-
-            async def plain(self, ctx: Context) -> Done:
-                return Done()
-
-
-def test_m6_a_machine_without_its_first_step_or_with_two_of_one_name_is_refused() -> None:
-    class NoStart(Machine):  # it may be a base class
-        @step
-        async def begin(self, ctx: Context) -> Done:
-            return Done()
-
-    with pytest.raises(InvalidDefinition, match="'start'"):
-        Harness(NoStart)
-
-    with pytest.raises(InvalidDefinition, match="two steps named 'x'"):
-
-        class Twice(Machine, initial="x"):
-            @step("x")
-            async def one(self, ctx: Context) -> Done:
-                return Done()
-
-            @step("x")
-            async def two(self, ctx: Context) -> Done:
-                return Done()
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"version": -1}, InvalidDefinition),
-        ({"version": 1.5}, InvalidDefinition),
-        ({"version": True}, InvalidDefinition),
-        ({"version": 2**31}, InvalidDefinition),
-        ({"queue": ""}, InvalidInput),
-        ({"name": "x" * 256}, InvalidInput),
-        ({"name": "a\0b"}, InvalidInput),
-        ({"bogus": 1}, TypeError),
-    ],
-)
-def test_m6_a_malformed_option_is_refused(options: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        type("Bad", (Machine,), {"start": step(_start)}, **options)
-
-
-async def _start(self: Machine, ctx: Context) -> Done:
-    return Done()
-
-
-_start.__name__ = "start"
-
-
-async def test_m6_two_definitions_of_one_name_and_version_are_refused_and_the_same_twice_is_fine() -> None:
-    def make(word: str) -> type[Machine]:
-        class Same(Machine):
-            @step
-            async def start(self, ctx: Context) -> Done:
-                return Done(word)
-
-        return Same
-
-    first = make("first")
-    async with Harness(first, first) as app:
-        await app.register(first)
-        with pytest.raises(InvalidDefinition, match="'Same' version 1"):
-            app.register(make("second"))
-        same = await app.start("Same")
-        await app.drain()
-        assert await same.result(timeout=0) == "first"
-
-
-async def test_m6_a_class_without_steps_is_not_a_definition() -> None:
-    class Empty(Machine):
-        pass
-
-    async with Harness() as app:
-        with pytest.raises(InvalidDefinition, match="@step"):
-            await app.start(Empty)
-        for nothing in (object(), int, print, 42):
-            with pytest.raises(InvalidInput, match="definition"):
-                await app.start(nothing)

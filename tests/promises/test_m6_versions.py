@@ -4,6 +4,7 @@ import pytest
 
 from hark import Await, Child, Context, Done, Machine, NotFound, Spawn, Start, step
 from tests.promises.support_machines import harness, neighbour
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -25,11 +26,9 @@ One, Two = order(1), order(2)
 
 async def test_m6_an_instance_finishes_on_the_version_it_started(store: Store) -> None:
     async with harness(store, One) as app:
-        old = await app.start("Order")
-        await app.drain()
+        old = await drained(app, app.start("Order"))
         await app.register(Two)
-        new = await app.start("Order")
-        await app.drain()
+        new = await drained(app, app.start("Order"))
         assert [(await old.get()).version, (await new.get()).version] == [1, 2]
         for both in (old, new):
             await both.signal("go")
@@ -105,8 +104,7 @@ async def test_m6_starting_or_spawning_a_class_registers_it(store: Store) -> Non
             return Done([child.result for child in ctx.children])
 
     async with harness(store) as app:
-        parent = await app.start(Parent)
-        await app.drain()
+        parent = await drained(app, app.start(Parent))
         assert await parent.result(timeout=0) == ["late"]
         assert await app.result("effect", timeout=0) == "later"
 

@@ -7,7 +7,7 @@ import pytest
 from hark import Await, Child, Context, Done, Machine, Next, Retry, Spawn, Stop, step
 from hark.testing import Harness
 from tests.promises.support_machines import harness
-from tests.support.harness import parked
+from tests.support.harness import drained, parked
 from tests.support.stores import Store
 
 
@@ -58,8 +58,7 @@ async def test_m8_spawn_starts_its_children_and_parks_the_parent(store: Store) -
         assert [(wait.kind, wait.name) for wait in kept.waits] == [("children", None)]
         children = [i for i in await app.list() if i.parent_id == top.id]
         assert sorted(i.status for i in children) == ["awaiting_signal", "done"]
-        await app.signal("first", "end")
-        await app.drain()
+        await drained(app, app.signal("first", "end"))
         assert await top.result(timeout=0) == [["done", "told", None], ["done", 2, None]]
 
 
@@ -68,8 +67,7 @@ async def test_m8_children_are_in_the_order_of_the_spawn_whatever_their_ids(stor
     parent = fan(*(Child(Leaf, {"n": id}, id=id) for id in ids), Child(Leaf, {"n": "made"}))
     async with harness(store, parent, Leaf) as app:
         await app.start(Leaf, id="taken")  # so a child with that id cannot start, and keeps its place
-        top = await app.start(parent)
-        await app.drain()
+        top = await drained(app, app.start(parent))
         found = [result if status == "done" else status for status, result, _ in await top.result()]
         assert found == ["z", "a", "m", "B", "failed", "0", "made"]
 
@@ -80,8 +78,7 @@ async def test_m8_failed_and_cancelled_children_count_and_are_visible(store: Sto
     )
     async with parked(store, parent, Leaf) as (app, top):
         assert (await top.get()).status == "awaiting_children"
-        await app.cancel("third", "not needed")
-        await app.drain()
+        await drained(app, app.cancel("third", "not needed"))
         assert await top.result(timeout=0) == [
             ["done", 1, None],
             ["failed", None, "broken"],
@@ -107,11 +104,9 @@ async def test_m8_a_child_shows_its_id_definition_status_state_result_and_error(
 async def test_m8_join_k_continues_after_k_children_and_the_rest_keep_running(store: Store) -> None:
     parent = fan(*(Child(Leaf, {"wait": n}, correlation_key=f"leaf:{n}") for n in range(4)), join=2)
     async with parked(store, parent, Leaf) as (app, top):
-        await app.signal("leaf:3", "end")
-        await app.drain()
+        await drained(app, app.signal("leaf:3", "end"))
         assert (await top.get()).status == "awaiting_children"
-        await app.cancel("leaf:1")
-        await app.drain()
+        await drained(app, app.cancel("leaf:1"))
         seen = await top.result(timeout=0)
         assert [status for status, _, _ in seen] == ["awaiting_signal", "cancelled", "awaiting_signal", "done"]
         assert (await app.get("leaf:0")).status == "awaiting_signal", "its parent's end is not its own"
@@ -132,8 +127,7 @@ async def test_m8_a_cancel_of_a_parent_that_has_joined_ends_the_remaining_childr
             return Await("go", then=self.start)
 
     async with parked(store, Patient, Leaf) as (app, top):
-        await app.signal("leaf:0", "end")
-        await app.drain()
+        await drained(app, app.signal("leaf:0", "end"))
         assert (await top.get()).status == "awaiting_signal"
         assert (await app.get("leaf:1")).status == "awaiting_signal"
         await top.cancel()
@@ -156,11 +150,9 @@ async def test_m8_remaining_children_do_not_wake_a_later_wait(store: Store) -> N
             return Done([child.result for child in ctx.children])
 
     async with parked(store, Twice, Leaf) as (app, twice):
-        await app.signal("slow", "end")
-        await app.drain()
+        await drained(app, app.signal("slow", "end"))
         assert (await twice.get()).status == "awaiting_children", "that was a child of the spawn before"
-        await app.signal("last", "end")
-        await app.drain()
+        await drained(app, app.signal("last", "end"))
         assert await twice.result(timeout=0) == ["told"], "and is not among those of this one"
 
 
@@ -186,8 +178,7 @@ async def test_m8_a_child_that_cannot_start_is_listed_as_failed_and_counts(store
     async with harness(store, parent, Leaf) as app:
         await app.start(Leaf, {"wait": 1}, id="taken")
         await app.start(Leaf, {"wait": 1}, correlation_key="held")
-        top = await app.start(parent)
-        await app.drain()
+        top = await drained(app, app.start(parent))
         seen = await top.result(timeout=0)
         assert [(status, result) for status, result, _ in seen] == [
             ("done", 1),
@@ -216,8 +207,7 @@ async def test_m8_a_child_takes_the_options_of_start_each_time_it_is_used(store:
     async with parked(store, parent, Leaf) as (app, top):
         children = [i for i in await app.list() if i.parent_id == top.id]
         assert [(i.queue, i.step, i.status) for i in children] == [("side", "end", "runnable")] * 3
-        await app.advance(60)
-        await app.drain()
+        await drained(app, app.advance(60))
         assert await top.result(timeout=0) == [["done", "told", None]] * 3
 
 
@@ -235,8 +225,7 @@ async def test_m8_a_retry_of_the_joined_step_sees_the_children_again(store: Stor
             return Retry() if ctx.attempt == 0 else Done()
 
     async with harness(store, Tries, Leaf) as app:
-        await app.start(Tries)
-        await app.drain()
+        await drained(app, app.start(Tries))
         assert seen == [2, 2]
 
 
@@ -258,8 +247,7 @@ async def test_m8_a_signal_does_not_wake_a_parent_and_stays_for_later(store: Sto
     async with parked(store, Both, Leaf) as (app, both):
         assert (await both.signal("word", 5)).status == "stored"
         assert await app.drain() == {"steps": 0}
-        await app.signal("leaf", "end")
-        await app.drain()
+        await drained(app, app.signal("leaf", "end"))
         assert await both.result(timeout=0) == [5]
 
 
@@ -285,8 +273,7 @@ async def test_m8_trees_join_from_the_leaves_up(store: Store) -> None:
 async def test_m8_cancelling_a_parent_cancels_all_its_children() -> None:
     parent = fan(Child(Leaf, {"wait": 1}), Child(Leaf, {"wait": 1}))
     async with Harness(parent, Leaf) as app:
-        top = await app.start(parent)
-        await app.drain()
+        top = await drained(app, app.start(parent))
         await top.cancel("enough")
         assert {i.status for i in await app.list()} == {"cancelled"}
         assert await app.waits() == []

@@ -8,6 +8,7 @@ import pytest
 from hark import Await, Child, Context, Done, Handle, Machine, Next, Retry, Spawn, Start, Stop, step
 from hark.testing import Harness
 from tests.promises.support_machines import LEASE, Fuse, doomed, harness, neighbour
+from tests.support.harness import drained
 from tests.support.inspect import query, until
 from tests.support.stores import Store
 
@@ -166,8 +167,7 @@ async def test_m9_a_slot_is_released_by_any_outcome_that_does_not_run_ahead_unde
     limits = {"slow": {"allowed": 1, "period": 3600}}
     async with harness(store, Holder, Second, rate_limits=limits) as app:
         if outcome == "next under a limit":
-            await app.start(Second, rate_limit="slow")
-            await app.drain()
+            await drained(app, app.start(Second, rate_limit="slow"))
         await app.start(Holder, outcome, concurrency_key="k")
         async with app.worker({"default": 2}, grace=0):
             second = await app.start(Second, concurrency_key="k")
@@ -200,8 +200,7 @@ async def test_m9_a_slot_is_released_by_a_lost_lease_and_by_quarantine(store: St
             async with doomed(app, store, fuse, Holder, max_crashes=2):
                 second = await app.start(Second, concurrency_key="k")
                 assert await app.drain() == {"steps": 0}, "the key is held"
-                await app.advance(LEASE + 1)
-                await app.drain()
+                await drained(app, app.advance(LEASE + 1))
                 assert await second.result(timeout=0) == "got the slot"
         assert len(await app.list(status="failed")) == 1
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hark import Await, Broadcast, Context, Done, Machine, Next, Retry, step
 from hark.model.names import from_micros
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -27,8 +28,7 @@ async def test_api_a_step_sees_its_id_its_step_and_the_database_time(store: Stor
         looks = await app.start(Looks, correlation_key="key")
         then = from_micros(app.clock.now)
         await app.drain()
-        await app.advance(60)
-        await app.drain()
+        await drained(app, app.advance(60))
         assert seen == [
             (looks.id, "start", 0, "key", then),
             ({}, [], [], [], False),
@@ -53,8 +53,7 @@ async def test_api_a_signal_has_id_kind_name_payload_and_time(store: Store) -> N
             return Done()
 
     async with harness(store, Waits) as app:
-        waits = await app.start(Waits)
-        await app.drain()
+        waits = await drained(app, app.start(Waits))
         await waits.signal("other", None)
         at = [from_micros(app.clock.now)]
         await app.advance(1)
@@ -94,24 +93,3 @@ async def test_api_a_broadcast_name_is_answered_by_a_broadcast_alone_and_a_plain
         assert (await plain.signal("x")).status == "woke"
         await app.drain()
         assert await plain.result(timeout=0) == ["signal"]
-
-
-async def test_api_await_without_names_is_a_sleep(store: Store) -> None:
-    class Sleeps(Machine):
-        @step
-        async def start(self, ctx: Context) -> Await:
-            return Await(then=self.end, timeout=timedelta(minutes=1), deadline=ctx.now() + timedelta(hours=1))
-
-        @step
-        async def end(self, ctx: Context) -> Done:
-            return Done(ctx.timed_out)
-
-    async with harness(store, Sleeps) as app:
-        sleeps = await app.start(Sleeps)
-        await app.drain()
-        assert (await sleeps.signal("anything")).status == "stored"
-        await app.advance(59.9)
-        assert await app.drain() == {"steps": 0}
-        await app.advance(0.1)
-        await app.drain()
-        assert await sleeps.result(timeout=0) is True

@@ -5,6 +5,7 @@ import threading
 
 from hark import Context, Done, Machine, Next, step
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -25,8 +26,7 @@ async def test_api_a_sync_step_runs_in_a_thread_and_an_async_one_on_the_loop(sto
             return Done(ctx.state)
 
     async with harness(store, Mixed) as app:
-        mixed = await app.start(Mixed)
-        await app.drain()
+        mixed = await drained(app, app.start(Mixed))
         assert await mixed.result(timeout=0) == {"plain": True}
         assert threads[0] is not threading.current_thread()
         assert threads[1] is threading.current_thread()

@@ -21,7 +21,7 @@ from hark import (
     step,
     workflow,
 )
-from tests.support.harness import harness, parked
+from tests.support.harness import drained, harness, parked
 from tests.support.stores import Store
 
 
@@ -114,8 +114,7 @@ async def test_a_machine_writes_its_progress_with_its_outcome(store: Store) -> N
 
     async with parked(store, Loop) as (app, it):
         assert (await it.get()).progress == {"done": 1}
-        await app.advance(60)
-        await app.drain()
+        await drained(app, app.advance(60))
         found = await it.get()
         assert (found.status, found.progress) == ("done", {"done": 1})
 
@@ -156,8 +155,7 @@ async def test_a_progress_that_is_large_or_not_json_raises_at_the_call(store: St
 
     async with harness(store, sloppy, Sloppy) as app:
         await app.start(sloppy)
-        it = await app.start(Sloppy)
-        await app.drain()
+        it = await drained(app, app.start(Sloppy))
         assert len((await it.get()).progress) == (1 << 14) - 2
     assert [type(error) for error in seen] == [PayloadTooLarge, InvalidInput, InvalidInput]
 

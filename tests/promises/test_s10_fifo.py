@@ -5,6 +5,7 @@ import threading
 
 from hark import Await, Context, Done, Hark, Machine, Next, step
 from tests.promises.support_signals import Pack, Waiter, harness, rows
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -36,8 +37,7 @@ async def test_s10_signals_by_id_by_key_and_with_start_share_one_order(store: St
 
 async def test_s10_signals_and_broadcasts_of_one_caller_share_one_order(store: Store) -> None:
     async with harness(store, Waiter) as app:
-        await app.start(Waiter, {"names": ["go"], "broadcasts": ["all"]}, id="w")
-        await app.drain()
+        await drained(app, app.start(Waiter, {"names": ["go"], "broadcasts": ["all"]}, id="w"))
         replies = [app.signal("w", "note", n) if n % 3 else app.broadcast("all", n) for n in range(30)]
         for reply in replies:
             await reply
@@ -61,10 +61,8 @@ async def test_s10_signals_of_one_step_arrive_in_the_order_of_its_calls(store: S
 
     async with harness(store, Sender, Waiter) as app:
         await app.start(Sender)
-        await app.start(Waiter, {"names": ["end"]}, id="w", correlation_key="the-key")
-        await app.drain()
-        await app.signal("w", "end")
-        await app.drain()
+        await drained(app, app.start(Waiter, {"names": ["end"]}, id="w", correlation_key="the-key"))
+        await drained(app, app.signal("w", "end"))
         assert (await app.result("w"))["all"] == [["go", n] for n in range(10)] + [["end", None]]
 
 
@@ -80,10 +78,8 @@ async def test_s10_signals_and_broadcasts_of_one_step_share_one_order(store: Sto
             return Done()
 
     async with harness(store, Sender, Waiter) as app:
-        await app.start(Waiter, {"names": ["go"], "broadcasts": ["all"]}, id="w")
-        await app.drain()
-        await app.start(Sender)
-        await app.drain()
+        await drained(app, app.start(Waiter, {"names": ["go"], "broadcasts": ["all"]}, id="w"))
+        await drained(app, app.start(Sender))
         found = await rows(store, "SELECT payload FROM inbox ORDER BY seq")
         assert [int(payload) for (payload,) in found] == list(range(30))
 
@@ -150,8 +146,7 @@ async def test_s10_the_order_holds_across_activations(store: Store) -> None:
         async def again(self, ctx: Context) -> Await | Done:
             return Done(ctx.state["got"]) if len(ctx.state["got"]) >= 50 else Await("item", then=self.take)
 
-    app = Hark(store.url, **store.options)
-    async with app, app.worker():
+    async with Hark(store.url, **store.options) as app, app.worker():
         handle = await app.start(OneByOne)
         for n in range(50):
             await app.signal(handle, "item", n)

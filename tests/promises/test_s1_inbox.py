@@ -2,8 +2,9 @@
 
 import pytest
 
-from hark import Await, Context, Done, InvalidInput, Machine, NoTarget, Stop, step
-from tests.promises.support_signals import Waiter, count, harness, rows
+from hark import Context, Done, Machine, NoTarget, Stop, step
+from tests.promises.support_signals import Waiter, count, harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -19,8 +20,7 @@ class Ender(Machine):
 async def test_s1_a_signal_finds_its_instance_by_id_and_by_key(store: Store, target: str) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"]}, id="waiter-1", correlation_key="order:1")
-        await app.start(Waiter, {"names": ["go"]}, id="waiter-2", correlation_key="order:2")
-        await app.drain()
+        await drained(app, app.start(Waiter, {"names": ["go"]}, id="waiter-2", correlation_key="order:2"))
         delivery = await app.signal(target, "go", {"n": 1})
         assert (delivery.status, delivery.instance_id) == ("woke", "waiter-1")
         assert await app.drain() == {"steps": 1, "done": 1}
@@ -51,12 +51,10 @@ async def test_s1_the_inbox_outlives_the_process_that_filled_it(store: Store) ->
 async def test_s1_fault_12_a_terminal_target_raises_and_leaves_no_row(store: Store, end: str) -> None:
     async with harness(store, Ender, Waiter) as app:
         if end == "cancelled":
-            await app.start(Waiter, {"names": ["go"]}, id="x", correlation_key="k")
-            await app.drain()
+            await drained(app, app.start(Waiter, {"names": ["go"]}, id="x", correlation_key="k"))
             await app.cancel("x")
         else:
-            await app.start(Ender, {"fail": end == "failed"}, id="x", correlation_key="k")
-            await app.drain()
+            await drained(app, app.start(Ender, {"fail": end == "failed"}, id="x", correlation_key="k"))
         assert (await app.get("x")).status == end
         events = await count(store, "events")
         for target in ("x", "k"):
@@ -90,74 +88,14 @@ async def test_s1_one_bad_target_does_not_fail_others_in_its_turn(store: Store) 
         assert (await app.result("w"))["awaited"] == [["go", 0], ["go", 2]]
 
 
-async def test_s1_a_key_means_its_live_holder_not_an_older_one(store: Store) -> None:
-    async with harness(store, Ender, Waiter) as app:
-        await app.start(Ender, id="old", correlation_key="k")
-        await app.drain()
-        await app.start(Waiter, {"names": ["go"]}, id="new", correlation_key="k")
-        assert (await app.signal("k", "go")).instance_id == "new"
-
-
 async def test_s1_a_key_without_a_live_holder_means_its_latest_holder(store: Store) -> None:
     async with harness(store, Waiter) as app:
         for n in range(3):
             await app.advance(1)
             handle = await app.start(Waiter, {"names": ["go"]}, correlation_key="k")
-            await app.signal("k", "go", n, dedup_key=f"event-{n}")
-            await app.drain()
+            await drained(app, app.signal("k", "go", n, dedup_key=f"event-{n}"))
         assert (await app.get("k")).id == handle.id
         assert (await app.signal("k", "go", dedup_key="event-2")).status == "duplicate"
         for n in (0, 1):
             with pytest.raises(NoTarget):
                 await app.signal("k", "go", dedup_key=f"event-{n}")
-
-
-async def test_s1_an_id_takes_precedence_over_a_key(store: Store) -> None:
-    async with harness(store, Ender, Waiter) as app:
-        await app.start(Ender, id="first", correlation_key="name")
-        await app.drain()
-        await app.start(Waiter, {"names": ["go"]}, id="name")
-        assert (await app.signal("name", "go")).instance_id == "name"
-
-
-async def test_s1_malformed_signals_are_refused_before_anything_is_stored(store: Store) -> None:
-    async with harness(store, Waiter, max_payload=100) as app:
-        await app.start(Waiter, {"names": ["go"]}, id="w")
-        for target, name, payload, key in [
-            ("w", "", None, None),
-            ("w", "n\0l", None, None),
-            ("w", "n" * 256, None, None),
-            ("w", 5, None, None),
-            ("", "go", None, None),
-            ("w", "go", float("nan"), None),
-            ("w", "go", "\ud800", None),
-            ("w", "go", object(), None),
-            ("w", "go", "x" * 99, None),
-            ("w", "go", None, ""),
-        ]:
-            with pytest.raises(InvalidInput):
-                app.signal(target, name, payload, dedup_key=key)
-        assert await count(store, "inbox") == 0
-        await app.signal("w", "n" * 255, "x" * 98)
-        assert await rows(store, "SELECT name FROM inbox") == [("n" * 255,)]
-
-
-async def test_s1_a_signal_carries_an_id_a_kind_and_the_engines_time(store: Store) -> None:
-    class Curious(Machine):
-        @step
-        async def start(self, ctx: Context) -> Await:
-            return Await("go", then=self.look)
-
-        @step
-        async def look(self, ctx: Context) -> Done:
-            first, second = ctx.awaited
-            assert ctx.now() == second.at
-            return Done([first.kind, first.id < second.id, (second.at - first.at).total_seconds()])
-
-    async with harness(store, Curious) as app:
-        handle = await app.start(Curious)
-        await app.signal(handle, "go")
-        await app.advance(2.5)
-        await app.signal(handle, "go")
-        await app.drain()
-        assert await handle.result() == ["signal", True, 2.5]

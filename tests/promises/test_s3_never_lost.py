@@ -12,6 +12,7 @@ from hark import Await, Context, Done, Machine, step
 from hark.kernel.requests import Deliver
 from hark.model.decisions import Arm, Park
 from tests.promises.support_signals import Gate, Turns, Waiter, count, harness, outcome, until_blocked
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 PARK = Park((Arm("signal", "the-wait", name="go"),))
@@ -50,8 +51,7 @@ async def test_s3_fault_2_a_signal_committed_before_the_await_wakes_it_immediate
 
 async def test_s3_a_signal_after_the_park_wakes(store: Store) -> None:
     async with harness(store, Waiter) as app:
-        await app.start(Waiter, {"names": ["go"]}, id="w")
-        await app.drain()
+        await drained(app, app.start(Waiter, {"names": ["go"]}, id="w"))
         assert (await app.signal("w", "go")).status == "woke"
         assert await app.drain() == {"steps": 1, "done": 1}
 

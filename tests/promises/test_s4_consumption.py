@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from hark import Await, Child, Context, Done, Machine, Next, NoTarget, Retry, Spawn, Stop, step
+from hark import Await, Child, Context, Done, Machine, Next, NoTarget, Spawn, Stop, step
 from tests.promises.support_signals import Gate, Waiter, count, harness, rows, seen
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 UNCONSUMED = "SELECT name, payload FROM inbox WHERE consumed_at IS NULL ORDER BY seq"
@@ -52,8 +53,7 @@ async def test_s4_progress_consumes_exactly_what_the_step_was_handed(store: Stor
         handle = await app.start(machine)
         await app.signal(handle, "go", 1)
         await app.signal(handle, "other", 2)
-        await app.signal(handle, "go", 3)
-        await app.drain()
+        await drained(app, app.signal(handle, "go", 3))
         assert (await handle.get()).step == "end"
         assert (await handle.get()).state["after"]["all"] == [["other", 2]]
         assert await rows(store, UNCONSUMED) == [("other", "2")]
@@ -79,24 +79,6 @@ async def test_s4_fault_9_a_late_signal_survives_the_step_that_was_not_handed_it
         assert end["awaited"] == [["go", "late"]]
 
 
-async def test_s4_retry_consumes_nothing(store: Store) -> None:
-    class Again(Machine):
-        @step
-        async def start(self, ctx: Context) -> Await:
-            return Await("go", then=self.work)
-
-        @step
-        async def work(self, ctx: Context) -> Retry | Done:
-            return Retry() if ctx.attempt < 2 else Done(seen(ctx))
-
-    async with harness(store, Again) as app:
-        handle = await app.start(Again)
-        await app.signal(handle, "go", 1)
-        await app.signal(handle, "go", 2)
-        assert await app.drain() == {"steps": 4, "await": 1, "done": 1, "retry": 2}
-        assert (await handle.result())["awaited"] == [["go", 1], ["go", 2]]
-
-
 async def test_s4_a_second_await_consumes_nothing(store: Store) -> None:
     class Twice(Machine):
         @step
@@ -113,11 +95,9 @@ async def test_s4_a_second_await_consumes_nothing(store: Store) -> None:
 
     async with harness(store, Twice) as app:
         handle = await app.start(Twice)
-        await app.signal(handle, "a", 1)
-        await app.drain()
+        await drained(app, app.signal(handle, "a", 1))
         assert await rows(store, UNCONSUMED) == [("a", "1")]
-        await app.signal(handle, "b", 2)
-        await app.drain()
+        await drained(app, app.signal(handle, "b", 2))
         assert (await handle.result())["all"] == [["a", 1], ["b", 2]]
         assert (await handle.result())["awaited"] == [["b", 2]]
 
@@ -136,8 +116,7 @@ async def test_s4_after_a_terminal_outcome_there_is_no_inbox(store: Store, end: 
     async with harness(store, Endings) as app:
         handle = await app.start(Endings)
         await app.signal(handle, "other", 1)
-        await app.signal(handle, "go", 2)
-        await app.drain()
+        await drained(app, app.signal(handle, "go", 2))
         assert (await handle.get()).status == end
         assert (await handle.get()).waits == ()
         assert await app.waits() == []
@@ -179,8 +158,7 @@ async def test_s4_retry_restores_the_inbox_as_it_was_before_the_failing_outcome(
         assert (await handle.get()).status == "failed"
         assert (await handle.get()).step == "work"
         for _ in range(2):  # it may fail again, and nothing is lost by that
-            await app.retry(handle)
-            await app.drain()
+            await drained(app, app.retry(handle))
             assert (await handle.get()).status == "failed"
         fixed.set()
         await app.retry(handle)
@@ -207,10 +185,8 @@ async def test_s4_what_was_consumed_before_the_failure_stays_consumed(store: Sto
 
     async with harness(store, Later) as app:
         handle = await app.start(Later)
-        await app.signal(handle, "go")
-        await app.drain()
-        await app.retry(handle)
-        await app.drain()
+        await drained(app, app.signal(handle, "go"))
+        await drained(app, app.retry(handle))
         assert (await handle.get()).error == "0 in the inbox"
 
 
@@ -218,9 +194,7 @@ async def test_s4_two_instances_do_not_share_an_inbox(store: Store) -> None:
     async with harness(store, Waiter) as app:
         for id in ("one", "two"):
             await app.start(Waiter, {"names": ["go"]}, id=id)
-        await app.signal("one", "go", 1)
-        await app.drain()
+        await drained(app, app.signal("one", "go", 1))
         assert (await app.get("two")).status == "awaiting_signal"
-        await app.signal("two", "go", 2)
-        await app.drain()
+        await drained(app, app.signal("two", "go", 2))
         assert (await app.result("two"))["all"] == [["go", 2]]

@@ -8,13 +8,13 @@ from hark import Await, Broadcast, Context, Done, Machine, Retry, step
 from hark.kernel.requests import Deliver, Reclaim
 from hark.model.decisions import Arm, Park
 from tests.promises.support_signals import Gate, Pack, Turns, harness, outcome, seen
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
 async def test_s5_fault_7_awaiting_again_accumulates_and_does_not_spin(store: Store) -> None:
     async with harness(store, Pack) as app:
-        await app.start(Pack, {"names": ["item"], "size": 3}, id="p")
-        await app.drain()
+        await drained(app, app.start(Pack, {"names": ["item"], "size": 3}, id="p"))
         for n in range(3):
             assert (await app.signal("p", "item", n)).status == "woke"
             ran = await app.drain()
@@ -70,8 +70,7 @@ async def test_s5_an_older_signal_that_was_not_handed_wakes_too(store: Store) ->
             return Done(seen(ctx))
 
     async with harness(store, Wider) as app:
-        handle = await app.start(Wider)
-        await app.drain()
+        handle = await drained(app, app.start(Wider))
         assert (await app.signal(handle, "a", 1)).status == "stored"
         assert (await app.signal(handle, "b", 2)).status == "woke"
         assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
@@ -125,8 +124,7 @@ async def test_s5_handed_is_per_activation_not_permanent(store: Store) -> None:
 
     async with harness(store, Returns) as app:
         handle = await app.start(Returns)
-        await app.signal(handle, "a", 1)
-        await app.drain()
+        await drained(app, app.signal(handle, "a", 1))
         await app.signal(handle, "b", 2)
         assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
         assert await handle.result() == [["a", 1]]
@@ -144,8 +142,7 @@ async def test_s5_a_retry_waits_out_its_delay_whatever_arrives(store: Store) -> 
 
     async with harness(store, Patient) as app:
         handle = await app.start(Patient)
-        await app.signal(handle, "item", 1)
-        await app.drain()
+        await drained(app, app.signal(handle, "item", 1))
         assert (await handle.get()).status == "runnable"
         assert (await app.signal(handle, "item", 2)).status == "stored"
         assert await app.broadcast("all", 3) == 1
@@ -185,15 +182,12 @@ async def test_s5_a_rerun_after_a_crash_sees_at_least_what_it_saw_before(store: 
 
 async def test_s5_a_wide_pack_of_several_names_and_kinds(store: Store) -> None:
     async with harness(store, Pack) as app:
-        await app.start(Pack, {"names": ["a", "b"], "broadcasts": ["x"], "size": 4}, id="p")
-        await app.drain()
+        await drained(app, app.start(Pack, {"names": ["a", "b"], "broadcasts": ["x"], "size": 4}, id="p"))
         await app.signal("p", "a", 1)
         await app.broadcast("x", 2)
-        await app.signal("p", "x", "not a broadcast")
-        await app.drain()
+        await drained(app, app.signal("p", "x", "not a broadcast"))
         await app.signal("p", "b", 3)
-        await app.broadcast("x", 4)
-        await app.drain()
+        await drained(app, app.broadcast("x", 4))
         assert (await app.result("p"))["payloads"] == [1, 2, 3, 4]
 
 

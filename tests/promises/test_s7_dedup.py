@@ -8,6 +8,7 @@ from hark import Await, Context, Done, Hark, Machine, Next, NoTarget, step
 from hark.kernel.requests import Deliver
 from hark.model.names import from_micros
 from tests.promises.support_signals import Gate, Turns, Waiter, count, harness, rows
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -81,15 +82,13 @@ async def test_s7_signals_without_a_key_are_never_duplicates(store: Store) -> No
 
 async def test_s7_fault_18_redelivered_after_consumption_is_still_a_duplicate(store: Store) -> None:
     async with harness(store, Consumer) as app:
-        await app.start(Consumer, id="c")
-        await app.drain()
+        await drained(app, app.start(Consumer, id="c"))
         assert (await app.signal("c", "event", 1, dedup_key="evt-1")).status == "woke"
         await app.drain()
         assert await count(store, "inbox", "consumed_at IS NULL") == 0
         assert (await app.signal("c", "event", 1, dedup_key="evt-1")).status == "duplicate"
         assert await app.drain() == {"steps": 0}
-        await app.signal("c", "event", "stop", dedup_key="evt-2")
-        await app.drain()
+        await drained(app, app.signal("c", "event", "stop", dedup_key="evt-2"))
         assert await app.result("c") == [1, "stop"]
 
 
@@ -139,8 +138,7 @@ async def test_s7_a_known_key_is_a_duplicate_after_the_end(store: Store, end: st
         if end == "cancelled":
             await app.cancel("x")
         else:
-            await app.signal("x", "go", dedup_key="evt-1")
-            await app.drain()
+            await drained(app, app.signal("x", "go", dedup_key="evt-1"))
         assert (await app.get("x")).status == end
         for target in ("x", "k"):
             assert (await app.signal(target, "go", dedup_key="evt-0")).status == "duplicate"
@@ -151,8 +149,7 @@ async def test_s7_a_known_key_is_a_duplicate_after_the_end(store: Store, end: st
 async def test_s7_a_key_is_a_duplicate_as_long_as_the_instance_is_kept(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["go"]}, id="w")
-        await app.signal("w", "go", dedup_key="evt")
-        await app.drain()
+        await drained(app, app.signal("w", "go", dedup_key="evt"))
         await app.advance(10)
         assert (await app.signal("w", "go", dedup_key="evt")).status == "duplicate"
         assert await app.forget(before=from_micros(app.clock.now)) == ["w"]
@@ -162,8 +159,7 @@ async def test_s7_a_key_is_a_duplicate_as_long_as_the_instance_is_kept(store: St
 
 async def test_s7_fault_19_the_answer_was_lost_and_the_client_sends_again(store: Store) -> None:
     async with harness(store, Waiter) as app, Turns(store, app.clock) as turns:
-        await app.start(Waiter, {"names": ["go"]}, id="w")
-        await app.drain()
+        await drained(app, app.start(Waiter, {"names": ["go"]}, id="w"))
         await turns.run(Deliver(target="w", name="go", payload="1", dedup_key="evt"))  # and its reply is lost
         assert (await app.signal("w", "go", 1, dedup_key="evt")).status == "duplicate"
         assert await app.drain() == {"steps": 1, "done": 1}
@@ -183,8 +179,7 @@ async def test_s7_a_retry_does_not_forget_what_was_seen(store: Store) -> None:
 
     async with harness(store, Fails) as app:
         await app.start(Fails, id="f")
-        await app.signal("f", "go", dedup_key="evt")
-        await app.drain()
+        await drained(app, app.signal("f", "go", dedup_key="evt"))
         await app.retry("f")
         assert (await app.signal("f", "go", dedup_key="evt")).status == "duplicate"
         await app.drain()
@@ -192,8 +187,7 @@ async def test_s7_a_retry_does_not_forget_what_was_seen(store: Store) -> None:
 
 
 async def test_s7_every_sender_of_the_same_event_gets_success(store: Store) -> None:
-    app = Hark(store.url, **store.options)
-    async with app:
+    async with Hark(store.url, **store.options) as app:
         await app.start(Waiter, {"names": ["go"]}, id="w")
         replies = [app.signal("w", "go", dedup_key="evt") for _ in range(20)]
         assert sorted([(await reply).status for reply in replies]) == ["duplicate"] * 19 + ["stored"]

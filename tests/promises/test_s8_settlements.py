@@ -14,6 +14,7 @@ from hark import AlreadySettled, Context, Done, Machine, NotFound, Retry, step
 from hark.model.decisions import Arm, NewAwakeable, Park
 from hark.testing import Harness
 from tests.promises.support_signals import Turns, count, event_types, harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 PROMISE = "prom_1YXNrZXI6MA"
@@ -73,8 +74,7 @@ async def test_s8_reject_commits_with_the_outcome_and_its_reason(store: Store) -
     reason = "no, and for many reasons: " + "x" * 400
     machine = settler(lambda ctx: ctx.reject(PROMISE, reason, by="the boss"))
     async with asked(store, machine) as app:
-        await app.start(machine)
-        await app.drain()
+        await drained(app, app.start(machine))
         settled = await app.awakeable(PROMISE)
         assert (settled.status, settled.error, settled.answered_by) == ("REJECTED", reason, "the boss")
         assert await app.result("asker") == [
@@ -85,8 +85,7 @@ async def test_s8_reject_commits_with_the_outcome_and_its_reason(store: Store) -
 async def test_s8_a_step_that_raises_settles_nothing(store: Store) -> None:
     machine = settler(lambda ctx: ctx.resolve(PROMISE, 1), fail=True)
     async with asked(store, machine) as app:
-        await app.start(machine)
-        await app.drain()
+        await drained(app, app.start(machine))
         assert (await app.awakeable(PROMISE)).status == "PENDING"
         assert (await app.get("asker")).status == "awaiting_signal"
         assert await count(store, "inbox") == 0
@@ -95,8 +94,7 @@ async def test_s8_a_step_that_raises_settles_nothing(store: Store) -> None:
 async def test_s8_the_second_settlement_is_an_event_on_its_sender(store: Store) -> None:
     machine = settler(lambda ctx: ctx.resolve(PROMISE, 1), lambda ctx: ctx.reject(PROMISE, "too late"))
     async with asked(store, machine) as app:
-        await app.start(machine, {"again": True}, id="settler")
-        await app.drain()
+        await drained(app, app.start(machine, {"again": True}, id="settler"))
         assert (await app.get("settler")).status == "done"
         assert (await app.awakeable(PROMISE)).payload == 1
         assert await count(store, "inbox", "kind = 'awakeable'") == 1
@@ -108,8 +106,7 @@ async def test_s8_the_second_settlement_is_an_event_on_its_sender(store: Store) 
 async def test_s8_settling_a_missing_awakeable_is_an_event_on_the_sender(store: Store) -> None:
     machine = settler(lambda ctx: ctx.resolve("prom_1bm9ib2R5OjA", 1))
     async with harness(store, machine) as app:
-        await app.start(machine, id="settler")
-        await app.drain()
+        await drained(app, app.start(machine, id="settler"))
         assert (await app.get("settler")).status == "done"
         assert "unsettled" in await event_types(app, "settler")
 

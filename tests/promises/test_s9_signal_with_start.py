@@ -9,6 +9,7 @@ from hark.kernel.requests import SignalWithStart
 from hark.model.decisions import NewInstance
 from hark.model.names import from_micros, new_id
 from tests.promises.support_signals import Turns, Waiter, count, harness, until_blocked
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 GO = {"names": ["go"]}
@@ -39,19 +40,16 @@ async def test_s9_without_a_holder_an_instance_is_started_with_the_signal_in_its
 
 async def test_s9_the_live_holder_gets_the_signal_and_nothing_is_started(store: Store) -> None:
     async with harness(store, Cart) as app:
-        cart = await app.signal_with_start(Cart, "cart:1", "add", "apple")
-        await app.drain()
+        cart = await drained(app, app.signal_with_start(Cart, "cart:1", "add", "apple"))
         again = await app.signal_with_start(Cart, "cart:1", "add", "pear", input={"ignored": True})
         assert again.id == cart.id
-        await app.signal_with_start(Cart, "cart:1", "checkout")
-        await app.drain()
+        await drained(app, app.signal_with_start(Cart, "cart:1", "checkout"))
         assert await cart.result() == ["apple", "pear"]
         assert await count(store, "instances") == 1
 
 
 async def test_s9_many_at_once_start_one(store: Store) -> None:
-    app = Hark(store.url, **store.options)
-    async with app:
+    async with Hark(store.url, **store.options) as app:
         replies = [app.signal_with_start(Cart, "cart:1", "add", n) for n in range(30)]
         handles = {(await reply).id for reply in replies}
         assert len(handles) == 1
@@ -63,8 +61,7 @@ async def test_s9_many_at_once_start_one(store: Store) -> None:
 
 async def test_s9_a_finished_holder_is_succeeded_by_a_new_one(store: Store) -> None:
     async with harness(store, Waiter) as app:
-        first = await app.signal_with_start(Waiter, "k", "go", 1, input=GO)
-        await app.drain()
+        first = await drained(app, app.signal_with_start(Waiter, "k", "go", 1, input=GO))
         second = await app.signal_with_start(Waiter, "k", "go", 2, input=GO)
         assert second.id != first.id
         await app.drain()
@@ -78,8 +75,7 @@ async def test_s9_a_dedup_key_the_live_holder_has_seen_delivers_nothing(store: S
         again = await app.signal_with_start(Cart, "cart:1", "add", 1, dedup_key="evt-1")
         assert again.id == first.id
         await app.signal_with_start(Cart, "cart:1", "add", 2, dedup_key="evt-2")
-        await app.signal("cart:1", "checkout")
-        await app.drain()
+        await drained(app, app.signal("cart:1", "checkout"))
         assert await first.result() == [1, 2]
 
 
@@ -93,8 +89,7 @@ async def test_s9_of_two_with_one_dedup_key_in_one_turn_one_is_delivered(store: 
 
 async def test_s9_a_dedup_key_a_finished_holder_has_seen_starts_nothing(store: Store) -> None:
     async with harness(store, Waiter) as app:
-        first = await app.signal_with_start(Waiter, "k", "go", 1, input=GO, dedup_key="evt-1")
-        await app.drain()
+        first = await drained(app, app.signal_with_start(Waiter, "k", "go", 1, input=GO, dedup_key="evt-1"))
         assert (await first.get()).status == "done"
         again = await app.signal_with_start(Waiter, "k", "go", 1, input=GO, dedup_key="evt-1")
         assert again.id == first.id
@@ -125,8 +120,7 @@ async def test_s9_any_kept_holder_that_has_seen_the_dedup_key_is_returned(store:
 
 async def test_s9_a_holder_that_is_no_longer_kept_is_forgotten_with_its_dedup_keys(store: Store) -> None:
     async with harness(store, Waiter) as app:
-        first = await app.signal_with_start(Waiter, "k", "go", 1, input=GO, dedup_key="evt-1")
-        await app.drain()
+        first = await drained(app, app.signal_with_start(Waiter, "k", "go", 1, input=GO, dedup_key="evt-1"))
         await app.advance(1)
         await app.forget(before=from_micros(app.clock.now))
         again = await app.signal_with_start(Waiter, "k", "go", 1, input=GO, dedup_key="evt-1")
@@ -145,8 +139,7 @@ async def test_s9_keys_are_one_namespace_over_all_definitions(store: Store) -> N
 async def test_s9_a_key_that_is_taken_for_good_is_a_duplicate_and_nothing_is_stored(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, GO, id="holder", correlation_key="k", correlation_scope="forever")
-        await app.signal("k", "go", dedup_key="evt-1")
-        await app.drain()
+        await drained(app, app.signal("k", "go", dedup_key="evt-1"))
         with pytest.raises(Duplicate) as taken:
             await app.signal_with_start(Waiter, "k", "go", input=GO)
         assert taken.value.holder == "holder"

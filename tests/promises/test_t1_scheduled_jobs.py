@@ -8,6 +8,7 @@ from hark import Dag, TaskContext
 from hark.model.names import from_micros
 from hark.testing import Harness
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -31,12 +32,10 @@ async def test_t1_a_registered_job_starts_by_its_schedule(store: Store) -> None:
         begun = app.clock.now
         [schedule] = await app.schedules()
         assert (schedule.name, schedule.definition, schedule.every) == ("nightly", "nightly", 60)
-        await app.advance(60)
-        await app.drain()
+        await drained(app, app.advance(60))
         [job] = [instance for instance in await app.list() if instance.kind == "job"]
         assert job.result == {"send": ["ann", from_micros(begun + 60_000_000).isoformat()]}
-        plain = await app.start("nightly")
-        await app.drain()
+        plain = await drained(app, app.start("nightly"))
         assert await plain.result() == {"send": ["all", None]}
 
 

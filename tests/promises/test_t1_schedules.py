@@ -24,6 +24,7 @@ from hark import (
 from hark.model.names import moment
 from hark.testing import Harness
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.inspect import query
 from tests.support.stores import Store
 
@@ -111,12 +112,10 @@ async def test_t1_a_machine_at_an_interval_by_name(store: Store) -> None:
         schedule = await app.schedule("often", "Nightly", every=timedelta(minutes=1), overlap="allow")
         assert (schedule.every, schedule.cron) == (60.0, None)
         for _ in range(2):
-            await app.advance(60)
-            await app.drain()
+            await drained(app, app.advance(60))
         [second, first] = await app.list()
         await app.signal(first.id, "go")
-        await app.signal(second.id, "go")
-        await app.drain()
+        await drained(app, app.signal(second.id, "go"))
         ticks = [datetime.fromisoformat(await app.result(one.id)) for one in (first, second)]
         assert [moment(tick, "tick") - begun for tick in ticks] == [60_000_000, 120_000_000]
         assert (await app.start(Nightly)) is not None
@@ -125,8 +124,7 @@ async def test_t1_a_machine_at_an_interval_by_name(store: Store) -> None:
 
 async def test_t1_what_no_schedule_started_has_no_tick(store: Store) -> None:
     async with harness(store, report) as app:
-        plain = await app.start(report)
-        await app.drain()
+        plain = await drained(app, app.start(report))
         assert await plain.result() == ["all", None]
 
 
@@ -139,11 +137,9 @@ async def test_t1_pause_resume_trigger_and_delete(store: Store) -> None:
         assert (await app.pause_schedule("s")).paused
         await app.advance(90)
         assert await app.list() == []
-        triggered = await app.trigger_schedule("s")
-        await app.drain()
+        triggered = await drained(app, app.trigger_schedule("s"))
         assert (await named(app, "s")).last_id == triggered.id
-        await triggered.signal("go")
-        await app.drain()
+        await drained(app, triggered.signal("go"))
         assert moment(datetime.fromisoformat(await triggered.result()), "tick") == app.clock.now
         resumed = await app.resume_schedule("s")
         assert resumed.next_at is not None
@@ -172,8 +168,7 @@ async def test_t1_a_replaced_schedule_keeps_its_tick_unless_its_timing_changes(s
         moved = await app.schedule("s", report, "c", every=90)
         assert moved.next_at is not None
         assert moment(moved.next_at, "next") == app.clock.now + 90_000_000
-        await app.advance(90)
-        await app.drain()
+        await drained(app, app.advance(90))
         [instance] = await app.list()
         assert instance.result[0] == "c"
 

@@ -94,8 +94,7 @@ async def test_a_status_the_instance_has_already_is_answered_immediately(store: 
 
 
 async def test_every_status_of_a_life_can_be_waited_for(store: Store) -> None:
-    app = app_on(store)
-    async with app, app.worker():
+    async with app_on(store) as app, app.worker():
         order = await app.start(Order)
         parked = await order.wait_for("awaiting_signal", 20)
         assert [wait.name for wait in parked.waits] == ["paid"]
@@ -110,8 +109,7 @@ async def test_every_status_of_a_life_can_be_waited_for(store: Store) -> None:
 
 async def test_a_commit_of_this_process_answers_without_a_poll(sqlite_store: Store) -> None:
     """A poll sees only what other connections wrote; renewing a lease is such a write, so not in this test."""
-    app = app_on(sqlite_store, lease=900)
-    async with app, app.worker():
+    async with app_on(sqlite_store, lease=900) as app, app.worker():
         order = await app.start(Order)
         await order.wait_for("awaiting_signal", 20)
         waiting = order.wait_for("done", 20)
@@ -131,8 +129,7 @@ async def test_a_status_reached_in_another_process_is_found(store: Store) -> Non
 
 
 async def test_a_finished_instance_cannot_reach_another_status(store: Store) -> None:
-    app = app_on(store)
-    async with app, app.worker():
+    async with app_on(store) as app, app.worker():
         order = await app.start(Order)
         waiting = [order.wait_for(status) for status in ("done", "awaiting_children")]
         await order.signal("paid", None)
@@ -146,8 +143,7 @@ async def test_a_finished_instance_cannot_reach_another_status(store: Store) -> 
 
 @pytest.mark.parametrize("timeout", [0, 0.05, timedelta(milliseconds=1)])
 async def test_the_wait_has_a_timeout_and_the_work_goes_on(store: Store, timeout: Any) -> None:
-    app = app_on(store)
-    async with app, app.worker():
+    async with app_on(store) as app, app.worker():
         order = await app.start(Order)
         with pytest.raises(TimeoutError, match=r"did not reach status 'done' within 0\S* s; its work continues"):
             await order.wait_for("done", timeout)
@@ -177,8 +173,7 @@ async def test_an_unknown_target_is_not_found(store: Store) -> None:
 
 
 async def test_many_waiters_share_one_read(store: Store) -> None:
-    app = app_on(store)
-    async with app, app.worker():
+    async with app_on(store) as app, app.worker():
         orders = await app.start_many([(Order, None)] * 100)
         for order in orders:
             await order.wait_for("awaiting_signal", 20)
@@ -203,8 +198,7 @@ async def test_many_waiters_share_one_read(store: Store) -> None:
 
 
 async def test_a_caller_that_stops_waiting_leaves_nothing_behind(store: Store) -> None:
-    app = app_on(store)
-    async with app, app.worker():
+    async with app_on(store) as app, app.worker():
         order = await app.start(Order)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(_read(order.wait_for("done")), 0.05)
@@ -230,8 +224,7 @@ def test_sync_code_waits_too(store: Store) -> None:
 
 
 async def test_the_oldest_open_awakeable_is_returned(store: Store) -> None:
-    app = app_on(store)
-    async with app, app.worker():
+    async with app_on(store) as app, app.worker():
         job = await app.start(ask_twice)
         first = await app.wait_for_awakeable(job=job.id, timeout=20)
         assert (first.title, first.status, first.instance_id) == ("First?", "PENDING", job.id)
@@ -258,8 +251,7 @@ async def test_an_awakeable_that_is_opened_later_is_waited_for(store: Store) -> 
 
 
 async def test_an_instance_that_ends_without_an_awakeable_is_a_conflict(store: Store) -> None:
-    app = app_on(store)
-    async with app, app.worker():
+    async with app_on(store) as app, app.worker():
         job = await app.start(ask_nothing)
         waiting = app.wait_for_awakeable(job=job.id)
         await job.signal("go")
@@ -432,8 +424,7 @@ async def test_an_end_while_the_target_is_looked_up_is_found(elsewhere: bool) ->
 async def test_a_wait_that_has_not_begun_when_the_app_closes_is_answered(
     sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = app_on(sqlite_store)
-    async with app:
+    async with app_on(sqlite_store) as app:
         order = await app.start(Order)
         monkeypatch.setattr(app._clerk.waiting, "_spawn", lambda: None)
         waiting = order.wait_for("done")

@@ -11,6 +11,7 @@ from hark import FunctionContext, Hark, InvalidInput, workflow
 from hark.app import answer_links
 from hark.app.door_access import DoorAccess
 from tests.promises.support_signals import harness
+from tests.support.harness import drained
 from tests.support.inspect import query, until
 from tests.support.questions import Asker, ask
 from tests.support.stores import Store
@@ -109,11 +110,9 @@ async def ask_twice(ctx: FunctionContext) -> list[Any]:
 async def test_x3_code_that_answers_by_itself_gets_no_warning(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     async with harness(store, ask_twice) as app:
         app.answer("Second?", 2)
-        asked = await app.start(ask_twice)
-        await app.drain()
+        asked = await drained(app, app.start(ask_twice))
         question = await app.wait_for_awakeable(job=asked, timeout=60)
-        await app.resolve(question.id, 1)
-        await app.drain()
+        await drained(app, app.resolve(question.id, 1))
         assert await asked.result() == [1, 2]
         assert [record for record in caplog.records if record.levelno == logging.WARNING] == []
         assert question.url.startswith("/a/")  # now it is read

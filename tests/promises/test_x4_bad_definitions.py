@@ -294,8 +294,11 @@ def test_x4_two_steps_of_one_name_are_refused() -> None:
         ({"queue": 5}, InvalidInput, "must be text"),
         ({"version": -1}, InvalidDefinition, "whole number from 0 to 2147483647"),
         ({"version": "1"}, InvalidDefinition, "whole number from 0 to 2147483647"),
+        ({"version": 1.5}, InvalidDefinition, "whole number from 0 to 2147483647"),
+        ({"version": True}, InvalidDefinition, "whole number from 0 to 2147483647"),
         ({"version": 2**31}, InvalidDefinition, "whole number from 0 to 2147483647"),
         ({"initial": "nope"}, InvalidDefinition, "no initial step 'nope'"),
+        ({"bogus": 1}, TypeError, "keyword arguments"),
     ],
 )
 def test_x4_options_of_a_machine_are_checked(options: dict[str, Any], error: type[Exception], message: str) -> None:

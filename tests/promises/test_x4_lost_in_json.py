@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from hark import (
     workflow,
 )
 from hark.testing import Harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -100,13 +102,11 @@ REFUSED: dict[str, Refused] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
-async def test_x4_what_json_would_lose_is_refused_at_the_call(store: Store, case: str) -> None:
-    call, problem = REFUSED[case]
+async def test_x4_what_json_would_lose_is_refused_at_the_call(store: Store) -> None:
     async with harness(store) as app:
-        with pytest.raises(InvalidInput) as refused:
-            await call(app)
-        assert problem in str(refused.value)
+        for call, problem in REFUSED.values():
+            with pytest.raises(InvalidInput, match=re.escape(problem)):
+                await call(app)
         assert await app.list() == []
 
 
@@ -145,8 +145,7 @@ async def test_x4_typed_objects_are_accepted_wherever_json_is(store: Store) -> N
 
     async with Harness(echo, url=store.url, **store.options) as app:
         it = await app.start(echo, {"value": Order(1, AT)})
-        await it.signal("go", {"order": Order(2, AT)})
-        await app.drain()
+        await drained(app, it.signal("go", {"order": Order(2, AT)}))
         at = "2026-01-02T00:00:00Z"
         assert await it.result() == [
             {"number": 1, "at": at},
@@ -163,8 +162,7 @@ async def test_x4_a_typed_argument_restores_a_date(store: Store) -> None:
             {"order": Order(1, AT)},
             {"order": {"number": 1, "at": AT}},
         ):
-            it = await app.start(alone, given)
-            await app.drain()
+            it = await drained(app, app.start(alone, given))
             assert await it.result() == "2026-01-02 00:00:00+00:00"
 
 
@@ -184,11 +182,9 @@ async def test_x4_an_instance_whose_type_has_lost_a_field_since_it_started_conti
 
     old, new = version_of(Old), version_of(Order)
     async with Harness(old, url=store.url, **store.options) as app:
-        it = await app.start(old, {"order": {"number": 7, "removed": 1}})
-        await app.drain()
+        it = await drained(app, app.start(old, {"order": {"number": 7, "removed": 1}}))
     async with Harness(new, url=store.url, **store.options) as app:
-        await app.signal(it.id, "go")
-        await app.drain()
+        await drained(app, app.signal(it.id, "go"))
         assert await app.result(it.id) == 7
 
 

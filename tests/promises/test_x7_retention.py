@@ -31,6 +31,7 @@ from hark.testing import HandClock, Harness
 from hark.views import instance_views
 from tests.promises.support_machines import harness
 from tests.promises.support_signals import Turns
+from tests.support.harness import drained
 from tests.support.inspect import counted, everything, query, until
 from tests.support.stores import Store
 
@@ -87,15 +88,11 @@ def now_of(app: Harness) -> datetime:
 
 async def test_x7_retention_removes_finished_instances_with_all_their_rows(store: Store) -> None:
     async with open_app(store) as app:
-        await app.start(Subscriber, id="old")
-        await app.drain()
-        await app.signal("old", "news", "first", dedup_key="1")
-        await app.drain()
-        await app.signal("old", "news", "end")
-        await app.drain()
+        await drained(app, app.start(Subscriber, id="old"))
+        await drained(app, app.signal("old", "news", "first", dedup_key="1"))
+        await drained(app, app.signal("old", "news", "end"))
         await app.start(Brief, {"fail": True}, id="failed")
-        await app.start(Subscriber, id="cancelled")
-        await app.drain()
+        await drained(app, app.start(Subscriber, id="cancelled"))
         await app.cancel("cancelled")
         await app.advance(DAY)
         assert sorted(await app.forget(before=now_of(app))) == ["cancelled", "failed", "old"]
@@ -111,13 +108,11 @@ async def test_x7_retention_removes_finished_instances_with_all_their_rows(store
 
 async def test_x7_retention_keeps_what_finished_after_the_cutoff(store: Store) -> None:
     async with open_app(store) as app:
-        await app.start(Brief, id="old")
-        await app.drain()
+        await drained(app, app.start(Brief, id="old"))
         await app.advance(DAY)
         limit = now_of(app)
         await app.start(Brief, id="at-the-limit")
-        await app.start(Subscriber, id="alive")
-        await app.drain()
+        await drained(app, app.start(Subscriber, id="alive"))
         assert await app.forget(before=limit) == ["old"]
         assert {instance.id for instance in await app.list()} == {"at-the-limit", "alive"}
         assert await app.events("alive")
@@ -125,8 +120,7 @@ async def test_x7_retention_keeps_what_finished_after_the_cutoff(store: Store) -
 
 async def test_x7_retention_never_removes_a_live_instance(store: Store) -> None:
     async with open_app(store) as app:
-        await app.start(Subscriber, id="alive")
-        await app.drain()
+        await drained(app, app.start(Subscriber, id="alive"))
         await app.advance(3650 * DAY)
         assert await app.forget(before=now_of(app)) == []
         assert (await app.signal("alive", "news", "end")).status == "woke"
@@ -136,8 +130,7 @@ async def test_x7_retention_never_removes_a_live_instance(store: Store) -> None:
 async def test_x7_retention_removes_the_oldest_first_in_batches(store: Store) -> None:
     async with open_app(store) as app:
         for day in range(5):
-            await app.start(Brief, id=f"day-{day}")
-            await app.drain()
+            await drained(app, app.start(Brief, id=f"day-{day}"))
             await app.advance(DAY)
         assert sorted(await app.forget(before=now_of(app), limit=2)) == ["day-0", "day-1"]
         assert [instance.id for instance in await app.list()] == ["day-4", "day-3", "day-2"]
@@ -149,16 +142,14 @@ async def test_x7_retention_removes_the_oldest_first_in_batches(store: Store) ->
 async def test_x7_nothing_is_removed_while_an_ancestor_is_live(store: Store) -> None:
     async with open_app(store) as app:
         await app.start(Family, {"depth": 3}, id="root")
-        await app.start(Brief, id="other")
-        await app.drain()
+        await drained(app, app.start(Brief, id="other"))
         generations = {"root", "root.2", "root.2.1", "root.2.1.0"}
         assert (await app.get("root")).status == "awaiting_signal"
         assert (await app.get("root.2.1.0")).status == "done"
         await app.advance(DAY)
         assert await app.forget(before=now_of(app)) == ["other"]
         assert {instance.id for instance in await app.list()} == generations
-        await app.signal("root", "go")
-        await app.drain()
+        await drained(app, app.signal("root", "go"))
         await app.advance(DAY)
         assert set(await app.forget(before=now_of(app))) == generations
 
@@ -169,8 +160,7 @@ async def test_x7_a_batch_skips_instances_that_must_stay(store: Store) -> None:
             await app.start(Family, {"depth": 1}, id=f"parent-{n}")
         await app.drain()
         await app.advance(1)
-        await app.start(Brief, id="younger")
-        await app.drain()
+        await drained(app, app.start(Brief, id="younger"))
         await app.advance(DAY)
         assert await app.forget(before=now_of(app), limit=1) == ["younger"]
 
@@ -215,8 +205,7 @@ async def test_x7_a_child_whose_parent_was_retried_after_the_scan_stays(store: S
 async def test_x7_a_forever_key_leaves_a_tombstone(store: Store) -> None:
     async with open_app(store) as app:
         await app.start(Brief, id="first", correlation_key="invoice-1", correlation_scope="forever")
-        await app.start(Brief, id="second", correlation_key="invoice-2")
-        await app.drain()
+        await drained(app, app.start(Brief, id="second", correlation_key="invoice-2"))
         await app.advance(DAY)
         assert sorted(await app.forget(before=now_of(app))) == ["first", "second"]
         with pytest.raises(Duplicate) as taken:
@@ -240,12 +229,10 @@ async def test_x7_a_forever_key_leaves_a_tombstone(store: Store) -> None:
 
 async def test_x7_consumed_signals_of_a_long_lived_instance_are_removed(store: Store) -> None:
     async with open_app(store) as app:
-        await app.start(Subscriber, id="reader")
-        await app.drain()
+        await drained(app, app.start(Subscriber, id="reader"))
         for n in range(3):
             await app.signal("reader", "news", {"n": n})
-            await app.signal("reader", "news", {"keyed": n}, dedup_key=f"k{n}")
-            await app.drain()
+            await drained(app, app.signal("reader", "news", {"keyed": n}, dedup_key=f"k{n}"))
         await app.signal("reader", "other", {"kept": True})
         await app.advance(DAY)
         assert await app.forget(before=now_of(app)) == []
@@ -265,23 +252,19 @@ async def test_x7_consumed_signals_of_a_long_lived_instance_are_removed(store: S
 
 async def test_x7_signals_consumed_after_the_cutoff_keep_their_payload(store: Store) -> None:
     async with open_app(store) as app:
-        await app.start(Subscriber, id="reader")
-        await app.drain()
+        await drained(app, app.start(Subscriber, id="reader"))
         limit = now_of(app)
         await app.signal("reader", "news", "young", dedup_key="k")
-        await app.signal("reader", "news", "younger")
-        await app.drain()
+        await drained(app, app.signal("reader", "news", "younger"))
         await app.forget(before=limit)
         assert await query(store, "SELECT payload FROM inbox ORDER BY seq") == [('"young"',), ('"younger"',)]
 
 
 async def test_x7_consumed_signals_are_removed_in_batches(store: Store) -> None:
     async with open_app(store) as app:
-        await app.start(Subscriber, id="reader")
-        await app.drain()
+        await drained(app, app.start(Subscriber, id="reader"))
         for n in range(5):
-            await app.signal("reader", "news", n)
-            await app.drain()
+            await drained(app, app.signal("reader", "news", n))
         await app.advance(DAY)
         for left in (3, 1, 0):
             await app.forget(before=now_of(app), limit=2)
@@ -290,17 +273,13 @@ async def test_x7_consumed_signals_are_removed_in_batches(store: Store) -> None:
 
 async def test_x7_history_can_be_exported_first(store: Store) -> None:
     async with open_app(store) as app:
-        await app.start(Subscriber, id="old", correlation_key="reader")
-        await app.drain()
-        await app.signal("old", "news", {"n": 1}, dedup_key="k")
-        await app.drain()
+        await drained(app, app.start(Subscriber, id="old", correlation_key="reader"))
+        await drained(app, app.signal("old", "news", {"n": 1}, dedup_key="k"))
         await app.signal("old", "other", "never consumed")
-        await app.signal("old", "news", "end")
-        await app.drain()
+        await drained(app, app.signal("old", "news", "end"))
         await app.advance(1)
         await app.start(Brief, {"fail": True}, id="younger")
-        await app.start(Family, {"depth": 1}, id="alive")
-        await app.drain()
+        await drained(app, app.start(Family, {"depth": 1}, id="alive"))
         await app.advance(DAY)
         before = now_of(app)
         exported = await app.export(before=before)
@@ -323,8 +302,7 @@ async def test_x7_history_can_be_exported_first(store: Store) -> None:
 
 async def test_x7_a_failed_instance_that_is_retried_in_time_stays(store: Store) -> None:
     async with open_app(store) as app:
-        await app.start(Brief, {"fail": True}, id="again")
-        await app.drain()
+        await drained(app, app.start(Brief, {"fail": True}, id="again"))
         await app.advance(DAY)
         await app.retry("again")
         assert await app.forget(before=now_of(app)) == []
@@ -353,16 +331,15 @@ async def test_x7_an_idle_bucket_is_removed_and_recreated_full(store: Store) -> 
 async def test_x7_a_running_worker_applies_retention(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch after batch until nothing old is left, not one batch per minute."""
     monkeypatch.setattr(peers, "_RETENTION", 0.0)
+    monkeypatch.setattr(instance_views, "_PAGE", 10)
     async with open_app(store, retention=7 * DAY) as app:
-        handles = await app.start_many([(Brief, None)] * 2500)
+        handles = await app.start_many([(Brief, None)] * 25)
         await app.start(Subscriber, id="alive")
         async with app.worker():
             for handle in handles:
                 await handle.result(timeout=30)
         await app.advance(timedelta(days=7, seconds=1))
-        monkeypatch.setattr(
-            peers, "_RETENTION", 3600.0
-        )  # the first run is immediate, the second is not reached in this test
+        monkeypatch.setattr(peers, "_RETENTION", 3600.0)  # the first run is immediate, the second is not reached here
         async with app.worker():
             await until(lambda: _only(app, "alive"), "retention to remove all that is old")
 
@@ -372,11 +349,9 @@ async def test_x7_nothing_is_removed_before_the_retention_period_ends(
 ) -> None:
     monkeypatch.setattr(peers, "_RETENTION", 0.0)
     async with open_app(store, retention=7 * DAY) as app:
-        await app.start(Brief, id="young")
-        await app.drain()
+        await drained(app, app.start(Brief, id="young"))
         await app.advance(3 * DAY)
-        await app.start(Brief, id="younger")
-        await app.drain()
+        await drained(app, app.start(Brief, id="younger"))
         await app.advance(timedelta(days=4, seconds=1))
         async with app.worker():
             await until(lambda: _only(app, "younger"), "retention to remove what is a week old")
@@ -399,18 +374,15 @@ async def remove_old(app: Harness) -> None:
 async def test_x7_events_of_a_live_instance_are_kept_unless_an_option_says_for_how_long(store: Store) -> None:
     for option, left in ((None, 5), (10 * DAY, 3)):
         async with open_app(store, event_retention=option) as app:
-            subscriber = await app.start(Subscriber, id=f"s-{option}")
-            await app.drain()
+            subscriber = await drained(app, app.start(Subscriber, id=f"s-{option}"))
             await app.advance(11 * DAY)
-            await subscriber.signal("news", "a")
-            await app.drain()
+            await drained(app, subscriber.signal("news", "a"))
             await remove_old(app)
             types = [event.type for event in await app.events(subscriber)]
             assert len(types) == left
             assert types[-3:] == ["signal", "next", "await"]
             assert (await subscriber.get()).status == "awaiting_signal"
-            await subscriber.signal("news", "end")
-            await app.drain()
+            await drained(app, subscriber.signal("news", "end"))
             assert await subscriber.result(timeout=0) is None
 
 
@@ -465,15 +437,12 @@ async def test_x7_a_task_is_kept_as_long_as_its_job(store: Store) -> None:
                 raise ValueError("not yet")
             return f"after {task.input}"
 
-        job = await app.start(dag)
-        await app.drain()
-        await app.advance(10 * DAY)
-        await app.drain()
+        job = await drained(app, app.start(dag))
+        await drained(app, app.advance(10 * DAY))
         assert (await job.get()).status == "failed"
         assert await app.forget(before=now_of(app) - timedelta(days=7)) == []
         works = True
-        await app.retry(job)
-        await app.drain()
+        await drained(app, app.retry(job))
         assert (await job.get()).result == {"early": "output", "late": "after output"}
         await app.advance(8 * DAY)
         assert set(await app.forget(before=now_of(app) - timedelta(days=7))) == {job.id, f"{job.id}.0", f"{job.id}.1"}

@@ -32,6 +32,7 @@ from tests.promises.support_signals import (
     statuses,
     until_blocked,
 )  # fmt: skip
+from tests.support.harness import drained
 from tests.support.inspect import everything
 from tests.support.stores import Store
 
@@ -60,8 +61,7 @@ class Quick(Machine):
 
 async def test_x8_a_cancelled_instance_is_finished_immediately(store: Store) -> None:
     async with harness(store, Waiter) as app:
-        handle = await app.start(Waiter, {"names": ["go"], "timeout": 60}, id="w", correlation_key="k")
-        await app.drain()
+        handle = await drained(app, app.start(Waiter, {"names": ["go"], "timeout": 60}, id="w", correlation_key="k"))
         cancelled = await app.cancel("k", "not wanted any more")
         assert (cancelled.id, cancelled.status, cancelled.error) == ("w", "cancelled", "not wanted any more")
         assert cancelled.finished_at is not None
@@ -107,8 +107,7 @@ async def test_x8_what_is_not_parked_can_be_cancelled_too(store: Store, how: str
 async def test_x8_cancel_refuses_finished_and_missing_instances(store: Store) -> None:
     async with harness(store, Quick, Waiter) as app:
         await app.start(Quick, id="done")
-        await app.start(Waiter, GO, id="twice")
-        await app.drain()
+        await drained(app, app.start(Waiter, GO, id="twice"))
         await app.cancel("twice")
         for id, status in (("done", "done"), ("twice", "cancelled")):
             before = await everything(store)
@@ -128,8 +127,7 @@ async def test_x8_cancel_refuses_finished_and_missing_instances(store: Store) ->
 async def test_x8_a_cancel_cancels_all_descendants_and_nothing_else(store: Store) -> None:
     async with harness(store, Tree, Waiter, Quick) as app:
         await app.start(Tree, {"depth": 3}, id="tree-3")
-        await app.start(Waiter, GO, id="bystander")
-        await app.drain()
+        await drained(app, app.start(Waiter, GO, id="bystander"))
         assert await statuses(app, "tree-3", "tree-0", "leaf") == ["awaiting_children"] * 2 + ["awaiting_signal"]
         await app.cancel("tree-2")
         assert await statuses(app, "tree-2", "tree-1", "tree-0", "leaf") == ["cancelled"] * 4
@@ -143,8 +141,7 @@ async def test_x8_a_cancel_cancels_all_descendants_and_nothing_else(store: Store
 
 async def test_x8_all_descendants_are_cancelled_in_one_commit(store: Store) -> None:
     async with harness(store, Tree, Waiter, Quick) as app, Turns(store, app.clock) as turns:
-        await app.start(Tree, {"depth": 2}, id="tree-2")
-        await app.drain()
+        await drained(app, app.start(Tree, {"depth": 2}, id="tree-2"))
         before = await everything(store)
         turn = await turns.open_turn(Cancel(target="tree-2"))
         await turn.tx.rollback()

@@ -10,6 +10,7 @@ import pytest
 
 from hark import Child, Context, Done, Hark, Machine, Spawn, Stop, step
 from tests.promises.support_signals import Gate, Waiter, count, event_types, harness, statuses
+from tests.support.harness import drained
 from tests.support.inspect import everything, pass_through_the_clerk, until
 from tests.support.stores import Store
 
@@ -76,8 +77,7 @@ async def test_x8_an_executing_step_is_cancelled_and_its_outcome_is_refused(stor
     told = Told()
     machine = executing(told, ANSWERS[answer])
     async with harness(store, machine, Waiter, Quick) as app:
-        await app.start(Waiter, GO, id="bystander")
-        await app.drain()
+        await drained(app, app.start(Waiter, GO, id="bystander"))
         await app.start(machine, id="x")
         async with app.worker({"default": 1}):
             await told.gate.reached.wait()
@@ -164,8 +164,7 @@ async def test_x8_a_step_in_a_thread_finishes_and_its_outcome_is_refused(store: 
             return Stop(error)
 
     async with harness(store, InAThread, Waiter, Quick) as app:
-        await app.start(Waiter, GO, id="bystander")
-        await app.drain()
+        await drained(app, app.start(Waiter, GO, id="bystander"))
         for id, input in (("returns", {}), ("raises", {"raise": True})):
             entered.clear(), leave.clear(), left.clear()
             await app.start(InAThread, input, id=id)

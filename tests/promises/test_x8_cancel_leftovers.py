@@ -2,6 +2,7 @@
 
 from hark import Await, Child, Context, Done, Machine, Spawn, step
 from hark.testing import Harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -33,8 +34,7 @@ class Root(Machine):
 
 async def test_x8_a_cancel_reaches_a_grandchild_whose_own_parent_has_ended(store: Store) -> None:
     async with Harness(Root, Middle, Leaf, url=store.url, **store.options) as app:
-        root = await app.start(Root)
-        await app.drain()
+        root = await drained(app, app.start(Root))
         left = [leaf for leaf in await app.list(definition="Leaf") if leaf.status == "awaiting_signal"]
         assert len(left) == 1
         assert (await app.list(definition="Middle"))[0].status == "done"

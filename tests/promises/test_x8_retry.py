@@ -18,6 +18,7 @@ from tests.promises.support_signals import (
     statuses,
     until_blocked,
 )  # fmt: skip
+from tests.support.harness import drained
 from tests.support.inspect import everything
 from tests.support.stores import Store
 
@@ -53,8 +54,7 @@ async def test_x8_a_retry_runs_the_failed_step_again_with_its_inbox_and_waits(st
     async with harness(store, Fragile) as app:
         await app.start(Fragile, id="f")
         await app.signal("f", "note", 1)
-        await app.signal("f", "go", 2)
-        await app.drain()
+        await drained(app, app.signal("f", "go", 2))
         assert (await app.get("f")).error == "broken"
         Fragile.fixed = True
         retried = await app.retry("f")
@@ -71,8 +71,7 @@ async def test_x8_a_retry_runs_the_failed_step_again_with_its_inbox_and_waits(st
 async def test_x8_only_a_failed_instance_can_be_retried(store: Store) -> None:
     async with harness(store, Quick, Waiter, Fragile) as app:
         await app.start(Quick, id="done")
-        await app.start(Waiter, GO, id="awaiting_signal")
-        await app.drain()
+        await drained(app, app.start(Waiter, GO, id="awaiting_signal"))
         await app.start(Waiter, GO, id="cancelled")
         await app.cancel("cancelled")
         await app.start(Quick, id="runnable")
@@ -91,8 +90,7 @@ async def test_x8_only_a_failed_instance_can_be_retried(store: Store) -> None:
 
 async def _fail(app: Any, id: str, **options: Any) -> None:
     await app.start(Fragile, id=id, **options)
-    await app.signal(id, "go")
-    await app.drain()
+    await drained(app, app.signal(id, "go"))
     assert (await app.get(id)).status == "failed"
 
 
@@ -188,8 +186,7 @@ class Parent(Machine):
 
 async def test_x8_a_child_that_ends_again_does_not_count_twice(store: Store) -> None:
     async with harness(store, Parent, Fragile, Waiter) as app:
-        await app.start(Parent, {"join": 2}, id="parent")
-        await app.drain()
+        await drained(app, app.start(Parent, {"join": 2}, id="parent"))
         for _ in range(3):  # it fails again and again, and only the first end counts
             if (await app.get("fragile")).status == "failed":
                 await app.retry("fragile")
@@ -197,40 +194,31 @@ async def test_x8_a_child_that_ends_again_does_not_count_twice(store: Store) -> 
                 await app.signal("fragile", "go")
             await app.drain()
         Fragile.fixed = True
-        await app.retry("fragile")
-        await app.drain()
+        await drained(app, app.retry("fragile"))
         assert await statuses(app, "fragile", "parent") == ["done", "awaiting_children"]
-        await app.signal("waiter", "go")
-        await app.drain()
+        await drained(app, app.signal("waiter", "go"))
         assert await app.result("parent") == {"fragile": "done", "waiter": "done"}
         assert (await event_types(app, "parent")).count("joined") == 1
 
 
 async def test_x8_a_retried_child_that_is_cancelled_does_not_count_twice(store: Store) -> None:
     async with harness(store, Parent, Fragile, Waiter) as app:
-        await app.start(Parent, {"join": 2}, id="parent")
-        await app.drain()
-        await app.signal("fragile", "go")
-        await app.drain()
+        await drained(app, app.start(Parent, {"join": 2}, id="parent"))
+        await drained(app, app.signal("fragile", "go"))
         await app.retry("fragile")
-        await app.cancel("fragile")
-        await app.drain()
+        await drained(app, app.cancel("fragile"))
         assert await statuses(app, "fragile", "parent") == ["cancelled", "awaiting_children"]
 
 
 async def test_x8_fault_75_a_child_whose_parent_continued_is_retried_alone(store: Store) -> None:
     async with harness(store, Parent, Fragile, Waiter) as app:
-        await app.start(Parent, {"join": 1}, id="parent")
-        await app.drain()
-        await app.signal("fragile", "go")
-        await app.drain()
+        await drained(app, app.start(Parent, {"join": 1}, id="parent"))
+        await drained(app, app.signal("fragile", "go"))
         assert await app.result("parent") == {"fragile": "failed", "waiter": "awaiting_signal"}
         before = await event_types(app, "parent")
         Fragile.fixed = True
-        await app.retry("fragile")
-        await app.drain()
-        await app.signal("waiter", "go")
-        await app.drain()
+        await drained(app, app.retry("fragile"))
+        await drained(app, app.signal("waiter", "go"))
         assert await statuses(app, "fragile", "waiter", "parent") == ["done"] * 3
         assert await event_types(app, "parent") == before
 
@@ -238,14 +226,11 @@ async def test_x8_fault_75_a_child_whose_parent_continued_is_retried_alone(store
 async def test_x8_a_retried_parent_has_its_children_again(store: Store) -> None:
     """A child ended while the parent was failed; it is visible, and causes no second join."""
     async with harness(store, Parent, Fragile, Waiter) as app:
-        await app.start(Parent, {"join": 1, "fail": True}, id="parent")
-        await app.drain()
-        await app.signal("fragile", "go")
-        await app.drain()
+        await drained(app, app.start(Parent, {"join": 1, "fail": True}, id="parent"))
+        await drained(app, app.signal("fragile", "go"))
         assert (await app.get("parent")).error == "the parent is broken"
         assert (await app.get("waiter")).status == "awaiting_signal"  # a failure is not a cancel
-        await app.signal("waiter", "go")
-        await app.drain()
+        await drained(app, app.signal("waiter", "go"))
         Fragile.fixed = True
         await app.retry("parent")
         assert await app.drain() == {"steps": 1, "done": 1}

@@ -10,6 +10,7 @@ from hark.kernel.requests import Message, RetryInstance, SettleAwakeable
 from hark.model.decisions import Arm, Finish, NewAwakeable, Park, Settle
 from hark.model.errors import AlreadySettled, Conflict, Duplicate
 from tests.promises.support_signals import Turns, harness, outcome, rows, until_blocked
+from tests.support.harness import drained
 from tests.support.inspect import everything
 from tests.support.stores import Store
 
@@ -136,62 +137,57 @@ async def test_x8_a_retry_reopens_the_awakeables_that_the_failure_cancelled_and_
         assert [row.name for row in claim.inbox if row.kind == "awakeable"] == ["open"]
 
 
-async def test_x8_a_function_asks_the_same_question_again_when_it_is_retried(store: Store) -> None:
-    """The link that was sent before the failure works again; in between it does not."""
+class Disk:
     works = False
 
-    def build() -> str:
-        if not works:
+    def build(self) -> str:
+        if not self.works:
             raise ConnectionError("no disk")
         return "built"
+
+
+async def test_x8_a_function_asks_the_same_question_again_when_it_is_retried(store: Store) -> None:
+    """The link that was sent before the failure works again; in between it does not."""
+    disk = Disk()
 
     @workflow
     async def release(ctx: FunctionContext) -> Any:
         approval = await ctx.awakeable(title="Deploy?")
-        built = await ctx.run(build)
+        built = await ctx.run(disk.build)
         return [built, await approval]
 
     async with harness(store, release) as app:
-        handle = await app.start(release)
-        await app.drain()
+        handle = await drained(app, app.start(release))
         [before] = await app.awakeables(job=handle)
         assert ((await handle.get()).status, before.status) == ("failed", "CANCELLED")
         with pytest.raises(AlreadySettled):
             await app.resolve(before.id, "yes")
-        works = True
+        disk.works = True
         await app.retry(handle)
         [again] = await app.awakeables(job=handle)
         assert (again.id, again.url, again.status) == (before.id, before.url, "PENDING")
-        await app.resolve(before.id, "yes")
-        await app.drain()
+        await drained(app, app.resolve(before.id, "yes"))
         assert await handle.result(timeout=0) == ["built", "yes"]
 
 
 async def test_x8_a_question_whose_time_ran_out_during_the_failure_times_out_after_the_retry(store: Store) -> None:
-    works = False
-
-    def build() -> str:
-        if not works:
-            raise ConnectionError("no disk")
-        return "built"
+    disk = Disk()
 
     @workflow
     async def release(ctx: FunctionContext) -> Any:
         approval = await ctx.awakeable(60, title="Deploy?")
-        await ctx.run(build)
+        await ctx.run(disk.build)
         try:
             return await approval
         except AwakeableTimedOut:
             return "too late"
 
     async with harness(store, release) as app:
-        handle = await app.start(release)
-        await app.drain()
+        handle = await drained(app, app.start(release))
         await app.advance(120)
-        works = True
+        disk.works = True
         await app.retry(handle)
-        await app.advance(0)
-        await app.drain()
+        await drained(app, app.advance(0))
         assert await handle.result(timeout=0) == "too late"
         [asked] = await app.awakeables(job=handle)
         assert asked.status == "TIMEOUT"

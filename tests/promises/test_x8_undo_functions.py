@@ -18,8 +18,8 @@ from hark import (
     workflow,
 )  # fmt: skip
 from hark.kernel.requests import Reclaim
-from hark.testing import Harness
 from tests.promises.support_signals import Gate, Turns, count, event_types, rows, statuses
+from tests.support.harness import drained, harness, parked
 from tests.support.inspect import everything, until
 from tests.support.stores import Store
 
@@ -30,6 +30,7 @@ class World:
     def __init__(self) -> None:
         self.log: list[Any] = []
         self.fails: dict[str, int] = {}
+        self.stuck: asyncio.Event | None = None  # set by an async undo, which then never ends
 
     def _do(self, what: str) -> None:
         left = self.fails.get(what, 0)
@@ -48,6 +49,9 @@ class World:
         return {"made": what}
 
     async def remove(self, made: dict[str, str]) -> None:
+        if self.stuck:
+            self.stuck.set()
+            await asyncio.Event().wait()
         self._do(f"-{made['made']}")
 
     def remove_in_thread(self, made: dict[str, str]) -> str:
@@ -58,11 +62,6 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-@pytest.fixture
-def harness(store: Store) -> Callable[..., Harness]:
-    return lambda *definitions, **options: Harness(*definitions, url=store.url, **store.options, **options)
 
 
 def three_runs(world: World, then: Callable[[FunctionContext], Any]) -> Workflow[..., Any]:
@@ -101,13 +100,9 @@ async def _awakeable(ctx: FunctionContext) -> Any:
 
 
 @pytest.mark.parametrize("wait", WAITS)
-async def test_x8_a_cancel_runs_the_undos_in_reverse_with_their_results(
-    store: Store, world: World, harness: Any, wait: str
-) -> None:
+async def test_x8_a_cancel_runs_the_undos_in_reverse_with_their_results(store: Store, world: World, wait: str) -> None:
     order = three_runs(world, WAITS[wait])
-    async with harness(order, sleeper) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, sleeper, id="o") as (app, _):
         cancelling = await app.cancel("o", "out of stock")
         assert (cancelling.status, cancelling.step, cancelling.cancel_reason) == ("runnable", "undo", "out of stock")
         assert await count(store, "waits") == 0
@@ -125,14 +120,12 @@ async def test_x8_a_cancel_runs_the_undos_in_reverse_with_their_results(
             await app.result("o")
 
 
-async def test_x8_a_function_that_fails_undoes_and_then_fails_with_its_error(world: World, harness: Any) -> None:
+async def test_x8_a_function_that_fails_undoes_and_then_fails_with_its_error(store: Store, world: World) -> None:
     async def fail(ctx: FunctionContext) -> None:
         raise RuntimeError("no ship today")
 
     order = three_runs(world, fail)
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         found = await app.get("o")
         assert (found.status, found.error) == ("failed", "RuntimeError: no ship today")
         assert world.log == ["a", "b", "c", "-c", "-a"]
@@ -140,44 +133,37 @@ async def test_x8_a_function_that_fails_undoes_and_then_fails_with_its_error(wor
             await app.result("o")
 
 
-async def test_x8_a_failed_run_without_a_result_is_not_undone(world: World, harness: Any) -> None:
+async def test_x8_a_failed_run_without_a_result_is_not_undone(store: Store, world: World) -> None:
     async def fourth(ctx: FunctionContext) -> None:
         await ctx.run(world.make, "d", undo=world.remove)
 
     world.fails["d"] = 1
     order = three_runs(world, fourth)
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         assert world.log == ["a", "b", "c", "d failed", "-c", "-a"]
         assert "d does not work" in ((await app.get("o")).error or "")
 
 
-async def test_x8_a_function_that_is_done_undoes_nothing(world: World, harness: Any) -> None:
+async def test_x8_a_function_that_is_done_undoes_nothing(store: Store, world: World) -> None:
     order = three_runs(world, _signal)
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
-        await app.signal("o", "paid", 42)
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
+        await drained(app, app.signal("o", "paid", 42))
         assert await app.result("o") == 42
         assert world.log == ["a", "b", "c"]
 
 
-async def test_x8_a_result_that_cannot_be_stored_is_a_failure_that_undoes(world: World, harness: Any) -> None:
+async def test_x8_a_result_that_cannot_be_stored_is_a_failure_that_undoes(store: Store, world: World) -> None:
     async def unstorable(ctx: FunctionContext) -> object:
         return object()
 
     order = three_runs(world, unstorable)
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         assert await statuses(app, "o") == ["failed"]
         assert world.log[3:] == ["-c", "-a"]
 
 
 @pytest.mark.parametrize("after", ["a failure", "a cancel"])
-async def test_x8_an_undo_is_retried_like_its_run(store: Store, world: World, harness: Any, after: str) -> None:
+async def test_x8_an_undo_is_retried_like_its_run(store: Store, world: World, after: str) -> None:
     """Between two attempts the instance is parked: it holds no slot."""
 
     @workflow
@@ -188,20 +174,16 @@ async def test_x8_an_undo_is_retried_like_its_run(store: Store, world: World, ha
         raise RuntimeError("enough")
 
     world.fails["-b"] = 2
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         await (app.signal("o", "go") if after == "a failure" else app.cancel("o", "enough"))
         await app.drain()
         assert await statuses(app, "o") == ["awaiting_signal"]
         [wait] = await app.waits()
         assert (wait.kind, wait.place) == ("timer", "1+1")
-        await app.advance(10)
-        await app.drain()
+        await drained(app, app.advance(10))
         assert world.log == ["a", "b", "-b failed", "-b failed"]
         assert [wait.place for wait in await app.waits()] == ["1+2"]
-        await app.advance(20)
-        await app.drain()
+        await drained(app, app.advance(20))
         assert world.log[4:] == ["-b", "-a"]
         found = await app.get("o")
         assert found.status == ("failed" if after == "a failure" else "cancelled")
@@ -211,16 +193,14 @@ async def test_x8_an_undo_is_retried_like_its_run(store: Store, world: World, ha
 
 
 @pytest.mark.parametrize("after", ["a failure", "a cancel"])
-async def test_x8_an_undo_that_fails_is_recorded_and_the_others_run(world: World, harness: Any, after: str) -> None:
+async def test_x8_an_undo_that_fails_is_recorded_and_the_others_run(store: Store, world: World, after: str) -> None:
     async def end(ctx: FunctionContext) -> None:
         await ctx.wait_for_signal("go")
         raise RuntimeError("enough")
 
     world.fails["-c"] = 1
     order = three_runs(world, end)
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         await (app.signal("o", "go") if after == "a failure" else app.cancel("o", "enough"))
         await app.drain()
         assert world.log[3:] == ["-c failed", "-a"]
@@ -236,22 +216,13 @@ async def test_x8_an_undo_that_fails_is_recorded_and_the_others_run(world: World
 async def test_x8_a_crash_between_two_undos_repeats_none_that_is_recorded(store: Store, world: World) -> None:
     """Each undo commits alone. What a worker leaves when it stops is continued by the next one."""
     order = three_runs(world, _signal)
-    async with Harness(order, url=store.url, **store.options) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         await app.cancel("o", "enough")
-        reached = asyncio.Event()
-        remove = world.remove
-
-        async def held(made: dict[str, str]) -> None:
-            reached.set()
-            await asyncio.Event().wait()
-
-        world.remove = held  # type: ignore[method-assign]
+        world.stuck = asyncio.Event()
         async with app.worker(grace=0):
-            await reached.wait()  # the first undo is recorded, the second executes
+            await world.stuck.wait()  # the first undo is recorded, the second executes
             assert await rows(store, "SELECT kind, entry FROM journal WHERE kind = 'undo'") == [("undo", 2)]
-        world.remove = remove  # type: ignore[method-assign]
+        world.stuck = None
         assert world.log == ["a", "b", "c", "-c"]
         await app.drain()
         assert world.log == ["a", "b", "c", "-c", "-a"]
@@ -266,37 +237,27 @@ async def test_x8_a_failed_function_keeps_its_error_over_a_crash_in_its_undo(sto
         raise RuntimeError(message[0])
 
     order = three_runs(world, fail)
-    async with Harness(order, url=store.url, **store.options) as app:
-        reached = asyncio.Event()
-        remove = world.remove
-
-        async def held(made: dict[str, str]) -> None:
-            reached.set()
-            await asyncio.Event().wait()
-
-        world.remove = held  # type: ignore[method-assign]
+    async with harness(store, order) as app:
+        world.stuck = asyncio.Event()
         await app.start(order, id="o")
         async with app.worker(grace=0):
-            await reached.wait()
-        message[0] = "second"
-        world.remove = remove  # type: ignore[method-assign]
+            await world.stuck.wait()
+        message[0], world.stuck = "second", None
         await app.drain()
         assert (await app.get("o")).error == "RuntimeError: first"
         assert world.log[3:] == ["-c", "-a"]
 
 
-async def test_x8_a_forced_cancel_of_a_function_undoes_nothing(world: World, harness: Any) -> None:
+async def test_x8_a_forced_cancel_of_a_function_undoes_nothing(store: Store, world: World) -> None:
     order = three_runs(world, _signal)
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         found = await app.cancel("o", "now", force=True)
         assert (found.status, found.error) == ("cancelled", "now")
         assert await app.drain() == {"steps": 0}
         assert world.log == ["a", "b", "c"]
 
 
-async def test_x8_a_forced_cancel_ends_an_undo_that_executes(world: World, harness: Any) -> None:
+async def test_x8_a_forced_cancel_ends_an_undo_that_executes(store: Store, world: World) -> None:
     gate, told = Gate(), asyncio.Event()
 
     async def hold(made: Any) -> None:
@@ -311,7 +272,7 @@ async def test_x8_a_forced_cancel_ends_an_undo_that_executes(world: World, harne
         await ctx.run(world.make, "b", undo=hold)
         await ctx.wait_for_signal("go")
 
-    async with harness(order) as app, app.worker():
+    async with harness(store, order) as app, app.worker():
         await (await app.start(order, id="o")).wait_for("awaiting_signal", timeout=30)
         await app.cancel("o")
         await gate.reached.wait()
@@ -320,7 +281,7 @@ async def test_x8_a_forced_cancel_ends_an_undo_that_executes(world: World, harne
         assert "-a" not in world.log
 
 
-async def test_x8_before_its_first_result_with_an_undo_a_cancel_is_immediate(world: World, harness: Any) -> None:
+async def test_x8_before_its_first_result_with_an_undo_a_cancel_is_immediate(store: Store, world: World) -> None:
     @workflow
     async def order(ctx: FunctionContext) -> None:
         await ctx.run(world.make, "a")
@@ -328,20 +289,18 @@ async def test_x8_before_its_first_result_with_an_undo_a_cancel_is_immediate(wor
         await ctx.run(world.make, "b", undo=world.remove)
         await ctx.wait_for_signal("go")
 
-    async with harness(order) as app:
+    async with harness(store, order) as app:
         await app.start(order, id="o")
-        await app.start(order, id="p")
-        await app.drain()
+        await drained(app, app.start(order, id="p"))
         assert (await app.cancel("o")).status == "cancelled"
-        await app.signal("p", "go")
-        await app.drain()
+        await drained(app, app.signal("p", "go"))
         assert (await app.cancel("p")).cancel_reason == "cancelled"
         await app.drain()
         assert world.log == ["a", "a", "b", "-b"]
 
 
 @pytest.mark.parametrize("how", ["async", "thread"])
-async def test_x8_a_run_in_flight_at_the_cancel_has_no_result_to_undo(world: World, harness: Any, how: str) -> None:
+async def test_x8_a_run_in_flight_at_the_cancel_has_no_result_to_undo(store: Store, world: World, how: str) -> None:
     """An async run is cancelled, a thread runs to its end; either way the result is dropped."""
     inside, leave, left = threading.Event(), threading.Event(), threading.Event()
 
@@ -363,7 +322,7 @@ async def test_x8_a_run_in_flight_at_the_cancel_has_no_result_to_undo(world: Wor
         await ctx.run(wait if how == "async" else wait_in_thread, undo=world.remove)
 
     order = three_runs(world, executing)
-    async with harness(order) as app, app.worker({"default": 1}):
+    async with harness(store, order) as app, app.worker({"default": 1}):
         await app.start(order, id="o")
         await until(inside.is_set, "the run to begin")
         await app.cancel("o", "enough")
@@ -374,7 +333,7 @@ async def test_x8_a_run_in_flight_at_the_cancel_has_no_result_to_undo(world: Wor
         assert world.log == ["a", "b", "c", "-c", "-a"]
 
 
-async def test_x8_an_undo_gets_the_typed_result_of_its_run(harness: Any) -> None:
+async def test_x8_an_undo_gets_the_typed_result_of_its_run(store: Store) -> None:
     given: list[Any] = []
 
     async def reserve(count: int) -> Reservation:
@@ -385,15 +344,12 @@ async def test_x8_an_undo_gets_the_typed_result_of_its_run(harness: Any) -> None
         await ctx.run(reserve, 2, undo=lambda reservation: given.append(reservation))
         await ctx.wait_for_signal("go")
 
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
-        await app.cancel("o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
+        await drained(app, app.cancel("o"))
         assert given == [Reservation("r2", 2)]
 
 
-async def test_x8_what_an_undo_returns_is_dropped(harness: Any) -> None:
+async def test_x8_what_an_undo_returns_is_dropped(store: Store) -> None:
     called: list[str] = []
 
     async def reserve() -> str:
@@ -408,17 +364,14 @@ async def test_x8_what_an_undo_returns_is_dropped(harness: Any) -> None:
         await ctx.run(reserve, undo=release, retries=3)
         await ctx.wait_for_signal("go")
 
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
-        await app.cancel("o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
+        await drained(app, app.cancel("o"))
         assert called == ["r1"]
         assert await statuses(app, "o") == ["cancelled"]
         assert "undo_failed" not in await event_types(app, "o")
 
 
-async def test_x8_an_undo_that_uses_the_context_fails_and_says_so(harness: Any) -> None:
+async def test_x8_an_undo_that_uses_the_context_fails_and_says_so(store: Store) -> None:
     @workflow
     async def order(ctx: FunctionContext) -> None:
         async def release(id: str) -> None:
@@ -427,11 +380,8 @@ async def test_x8_an_undo_that_uses_the_context_fails_and_says_so(harness: Any) 
         await ctx.run(str, "r1", undo=release)
         await ctx.wait_for_signal("go")
 
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
-        await app.cancel("o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
+        await drained(app, app.cancel("o"))
         [failed] = [event for event in await app.events("o", limit=1000) if event.type == "undo_failed"]
         assert "ctx was used outside of workflow order" in failed.data["message"]
         assert await statuses(app, "o") == ["cancelled"]
@@ -443,7 +393,7 @@ class Reservation:
     count: int
 
 
-async def test_x8_concurrent_runs_are_undone_in_reverse_order_of_completion(world: World, harness: Any) -> None:
+async def test_x8_concurrent_runs_are_undone_in_reverse_order_of_completion(store: Store, world: World) -> None:
     first_done = asyncio.Event()
 
     async def slow() -> dict[str, str]:
@@ -462,14 +412,12 @@ async def test_x8_concurrent_runs_are_undone_in_reverse_order_of_completion(worl
         await ctx.gather(ctx.run(slow, undo=world.remove), then())
         raise RuntimeError("enough")
 
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o"):
         assert world.log == ["quick", "slow", "-slow", "-quick"]
 
 
 async def test_x8_runs_beside_one_that_failed_are_undone_if_the_function_waits_for_them(
-    world: World, harness: Any
+    store: Store, world: World
 ) -> None:
     gate = Gate()
 
@@ -488,28 +436,24 @@ async def test_x8_runs_beside_one_that_failed_are_undone_if_the_function_waits_f
             if isinstance(found, Exception):
                 raise found
 
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         assert world.log == ["late", "-late"]
         assert await statuses(app, "o") == ["failed"]
 
 
-async def test_x8_a_finished_run_that_first_gave_up_is_undone_too(world: World, harness: Any) -> None:
+async def test_x8_a_finished_run_that_first_gave_up_is_undone_too(store: Store, world: World) -> None:
     @workflow
     async def order(ctx: FunctionContext) -> None:
         await ctx.run(world.make, "a")
         await ctx.first(ctx.run(world.make, "b", undo=world.remove), ctx.run(world.make, "c", undo=world.remove))
         raise RuntimeError("enough")
 
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o"):
         done = [line for line in world.log if not line.startswith("-")]
         assert world.log[len(done) :] == [f"-{what}" for what in reversed(done) if what != "a"]
 
 
-async def test_x8_a_failing_function_withdraws_what_it_waits_for_before_it_undoes(store: Store, harness: Any) -> None:
+async def test_x8_a_failing_function_withdraws_what_it_waits_for_before_it_undoes(store: Store) -> None:
     """Open awakeables are cancelled and called children too, which undo their own runs."""
     world = World()
 
@@ -528,11 +472,8 @@ async def test_x8_a_failing_function_withdraws_what_it_waits_for_before_it_undoe
         assert call
         raise RuntimeError("enough")
 
-    async with harness(order, child) as app:
-        await app.start(order, id="o")
-        await app.drain()
-        await app.signal("o", "go")
-        await app.drain()
+    async with parked(store, order, child, id="o") as (app, _):
+        await drained(app, app.signal("o", "go"))
         assert await statuses(app, "o", "child") == ["failed", "cancelled"]
         assert (await app.get("child")).error == "its parent no longer waits for it"
         assert sorted(world.log) == ["-a", "-child", "a", "child"]
@@ -540,7 +481,7 @@ async def test_x8_a_failing_function_withdraws_what_it_waits_for_before_it_undoe
         assert await count(store, "waits") == 0
 
 
-async def test_x8_a_cancel_of_a_tree_of_functions_undoes_each_of_them(world: World, harness: Any) -> None:
+async def test_x8_a_cancel_of_a_tree_of_functions_undoes_each_of_them(store: Store, world: World) -> None:
     @workflow
     async def child(ctx: FunctionContext, name: str) -> None:
         await ctx.run(world.make, name, undo=world.remove)
@@ -553,9 +494,7 @@ async def test_x8_a_cancel_of_a_tree_of_functions_undoes_each_of_them(world: Wor
         await ctx.run(world.make, "parent", undo=world.remove)
         await ctx.call(child, {"name": "child"}, id="child")
 
-    async with harness(parent, child) as app:
-        await app.start(parent, id="parent")
-        await app.drain()
+    async with parked(store, parent, child, id="parent") as (app, _):
         await app.cancel("parent", "enough")
         assert await statuses(app, "parent", "child", "grandchild") == ["runnable"] * 3
         await app.drain()
@@ -564,7 +503,7 @@ async def test_x8_a_cancel_of_a_tree_of_functions_undoes_each_of_them(world: Wor
 
 
 async def test_x8_a_called_child_is_undone_before_its_parent_learns_that_it_was_cancelled(
-    world: World, harness: Any
+    store: Store, world: World
 ) -> None:
     @workflow
     async def child(ctx: FunctionContext) -> None:
@@ -579,19 +518,14 @@ async def test_x8_a_called_child_is_undone_before_its_parent_learns_that_it_was_
             return f"{error} {world.log[-1]}"
         return "done"
 
-    async with harness(parent, child) as app:
-        await app.start(parent, id="parent")
-        await app.drain()
-        await app.cancel("child", "enough")
-        await app.drain()
+    async with parked(store, parent, child, id="parent") as (app, _):
+        await drained(app, app.cancel("child", "enough"))
         assert "enough -child" in await app.result("parent")
 
 
-async def test_x8_cancelling_a_function_again_changes_nothing(store: Store, world: World, harness: Any) -> None:
+async def test_x8_cancelling_a_function_again_changes_nothing(store: Store, world: World) -> None:
     order = three_runs(world, _signal)
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         await app.cancel("o", "first")
         before = await everything(store)
         assert (await app.cancel("o", "second")).cancel_reason == "first"
@@ -600,7 +534,7 @@ async def test_x8_cancelling_a_function_again_changes_nothing(store: Store, worl
         assert (await app.get("o")).error == "first"
 
 
-async def test_x8_a_cancel_while_a_failed_function_undoes_ends_it_as_cancelled(world: World, harness: Any) -> None:
+async def test_x8_a_cancel_while_a_failed_function_undoes_ends_it_as_cancelled(store: Store, world: World) -> None:
     @workflow
     async def order(ctx: FunctionContext) -> None:
         await ctx.run(world.make, "a", undo=world.remove)
@@ -609,18 +543,15 @@ async def test_x8_a_cancel_while_a_failed_function_undoes_ends_it_as_cancelled(w
         raise RuntimeError("enough")
 
     world.fails["-b"] = 1
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         assert world.log[3:] == ["-c", "-b failed"]
-        await app.cancel("o", "not wanted")
-        await app.drain()
+        await drained(app, app.cancel("o", "not wanted"))
         assert world.log[5:] == ["-b", "-a"]
         found = await app.get("o")
         assert (found.status, found.error) == ("cancelled", "not wanted")
 
 
-async def test_x8_a_retry_after_an_undo_starts_from_the_beginning(store: Store, world: World, harness: Any) -> None:
+async def test_x8_a_retry_after_an_undo_starts_from_the_beginning(store: Store, world: World) -> None:
     """Nothing of the undone attempt counts: its signals return to the inbox; awakeables and random numbers are new."""
     uuids: list[str] = []
 
@@ -635,30 +566,24 @@ async def test_x8_a_retry_after_an_undo_starts_from_the_beginning(store: Store, 
         return [paid.payload, answer]
 
     world.fails["b"] = 1
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
-        await app.signal("o", "paid", 42)
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
+        await drained(app, app.signal("o", "paid", 42))
         [first] = await app.awakeables()
-        await app.resolve(first.id, "yes")
-        await app.drain()
+        await drained(app, app.resolve(first.id, "yes"))
         assert await statuses(app, "o") == ["failed"]
         assert world.log == ["a", "b failed", "-a"]
         assert await rows(store, "SELECT on_cancel FROM instances") == [(None,)]
-        await app.retry("o")
-        await app.drain()
+        await drained(app, app.retry("o"))
         assert world.log == ["a", "b failed", "-a", "a"]  # it has its signal, and asks again
         second = next(a for a in await app.awakeables() if a.status == "PENDING")
         assert second.id != first.id
-        await app.resolve(second.id, "again")
-        await app.drain()
+        await drained(app, app.resolve(second.id, "again"))
         assert await app.result("o") == [42, "again"]
         assert world.log == ["a", "b failed", "-a", "a", "b"]
         assert len(set(uuids)) == 2
 
 
-async def test_x8_a_retry_after_an_undo_can_be_undone_again(world: World, harness: Any) -> None:
+async def test_x8_a_retry_after_an_undo_can_be_undone_again(store: Store, world: World) -> None:
     @workflow
     async def order(ctx: FunctionContext) -> None:
         await ctx.run(world.make, "a", undo=world.remove)
@@ -666,18 +591,14 @@ async def test_x8_a_retry_after_an_undo_can_be_undone_again(world: World, harnes
         await ctx.run(world.make, "c")
 
     world.fails["c"] = 2
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
-        await app.retry("o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
+        await drained(app, app.retry("o"))
         assert world.log == ["a", "b", "c failed", "-b", "-a"] * 2
-        await app.retry("o")
-        await app.drain()
+        await drained(app, app.retry("o"))
         assert await statuses(app, "o") == ["done"]
 
 
-async def test_x8_continue_as_new_drops_the_undos_of_its_visit(store: Store, world: World, harness: Any) -> None:
+async def test_x8_continue_as_new_drops_the_undos_of_its_visit(store: Store, world: World) -> None:
     @workflow
     async def order(ctx: FunctionContext, page: int) -> Any:
         if page == 0:
@@ -689,19 +610,16 @@ async def test_x8_continue_as_new_drops_the_undos_of_its_visit(store: Store, wor
         await ctx.wait_for_signal("go")
         return None
 
-    async with harness(order) as app:
+    async with harness(store, order) as app:
         await app.start(order, {"page": 0}, id="o")
-        await app.start(order, {"page": 0}, id="p")
-        await app.drain()
+        await drained(app, app.start(order, {"page": 0}, id="p"))
         assert (await app.cancel("o")).status == "cancelled"
-        await app.signal("p", "go")
-        await app.drain()
-        await app.cancel("p")
-        await app.drain()
+        await drained(app, app.signal("p", "go"))
+        await drained(app, app.cancel("p"))
         assert world.log == ["a", "a", "b", "-b"]
 
 
-async def test_x8_finally_blocks_start_nothing_when_a_function_is_undone(world: World, harness: Any) -> None:
+async def test_x8_finally_blocks_start_nothing_when_a_function_is_undone(store: Store, world: World) -> None:
     @workflow
     async def order(ctx: FunctionContext) -> None:
         try:
@@ -711,11 +629,8 @@ async def test_x8_finally_blocks_start_nothing_when_a_function_is_undone(world: 
             world.log.append("finally")
             await ctx.run(world.make, "b", undo=world.remove)
 
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
-        await app.cancel("o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
+        await drained(app, app.cancel("o"))
         assert [line for line in world.log if line != "finally"] == ["a", "-a"]
         assert await statuses(app, "o") == ["cancelled"]
 
@@ -727,20 +642,17 @@ async def test_x8_an_undo_that_cannot_be_found_again_fails_and_a_retry_continues
         await ctx.sleep(1)
 
     order = three_runs(world, _signal)
-    async with Harness(order, url=store.url, **store.options) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         await app.cancel("o", "enough")
-    async with Harness(workflow(name="order")(changed), url=store.url, **store.options) as app:
+    async with harness(store, workflow(name="order")(changed)) as app:
         await app.drain()
         found = await app.get("o")
         assert (found.status, found.cancel_reason) == ("failed", "enough")
         assert "NonDeterministic" in (found.error or "")
         assert "It was being cancelled (enough), and its undo has not finished" in (found.error or "")
         assert world.log == ["a", "b", "c"]
-    async with Harness(order, url=store.url, **store.options) as app:
-        await app.retry("o")
-        await app.drain()
+    async with harness(store, order) as app:
+        await drained(app, app.retry("o"))
         found = await app.get("o")
         assert (found.status, found.error) == ("cancelled", "enough")
         assert world.log == ["a", "b", "c", "-c", "-a"]
@@ -756,24 +668,18 @@ async def test_x8_an_undo_added_to_the_code_counts_for_results_that_are_recorded
 
         return order
 
-    async with Harness(order_with(None), url=store.url, **store.options) as app:
-        await app.start("order", id="o")
-        await app.drain()
-    async with Harness(order_with(world.remove), url=store.url, **store.options) as app:
-        await app.signal("o", "go")
-        await app.drain()
-        await app.cancel("o")
-        await app.drain()
+    async with harness(store, order_with(None)) as app:
+        await drained(app, app.start("order", id="o"))
+    async with harness(store, order_with(world.remove)) as app:
+        await drained(app, app.signal("o", "go"))
+        await drained(app, app.cancel("o"))
         assert world.log == ["a", "-a"]
 
 
-async def test_x8_a_quarantined_undo_of_a_function_is_continued_by_a_retry(
-    store: Store, world: World, harness: Any
-) -> None:
+async def test_x8_a_quarantined_undo_of_a_function_is_continued_by_a_retry(store: Store, world: World) -> None:
     order = three_runs(world, _signal)
-    async with harness(order) as app, Turns(store, app.clock) as turns:
-        await app.start(order, id="o")
-        await app.drain()
+    async with harness(store, order) as app, Turns(store, app.clock) as turns:
+        await drained(app, app.start(order, id="o"))
         await app.cancel("o", "enough")
         for _ in range(5):
             await turns.claim("order")
@@ -781,18 +687,15 @@ async def test_x8_a_quarantined_undo_of_a_function_is_continued_by_a_retry(
         found = await app.get("o")
         assert (found.status, found.cancel_reason) == ("failed", "enough")
         assert "a retry continues the undo" in (found.error or "")
-        await app.retry("o")
-        await app.drain()
+        await drained(app, app.retry("o"))
         assert world.log[3:] == ["-c", "-a"]
         assert await statuses(app, "o") == ["cancelled"]
 
 
-async def test_x8_an_undo_is_a_function(harness: Any) -> None:
+async def test_x8_an_undo_is_a_function(store: Store) -> None:
     @workflow
     async def order(ctx: FunctionContext) -> None:
         await ctx.run(print, undo="remove")  # type: ignore[call-overload]
 
-    async with harness(order) as app:
-        await app.start(order, id="o")
-        await app.drain()
+    async with parked(store, order, id="o") as (app, _):
         assert "undo='remove': give a function that takes the result of the run" in ((await app.get("o")).error or "")

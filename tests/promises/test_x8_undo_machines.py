@@ -25,6 +25,7 @@ from hark import (
 )  # fmt: skip
 from hark.kernel.requests import Cancel, Reclaim
 from tests.promises.support_signals import Gate, Turns, Waiter, count, event_types, harness, rows, statuses
+from tests.support.harness import drained
 from tests.support.inspect import everything, until
 from tests.support.stores import Store
 
@@ -73,8 +74,7 @@ class PatientOrder(Order):
 
 
 async def _start(app: Any, how: str | None = None, machine: type[Machine] = Order, **options: Any) -> None:
-    await app.start(machine, {"how": how}, id="o", **options)
-    await app.drain()
+    await drained(app, app.start(machine, {"how": how}, id="o", **options))
 
 
 async def test_x8_a_cancel_runs_the_undo_of_a_machine_first(store: Store) -> None:
@@ -108,8 +108,7 @@ async def test_x8_a_cancel_runs_the_undo_of_a_machine_first(store: Store) -> Non
 async def test_x8_an_undo_step_continues_like_any_other(store: Store, how: str) -> None:
     async with harness(store, Order, Waiter) as app:
         await _start(app, how)
-        await app.cancel("o", "changed my mind")
-        await app.drain()
+        await drained(app, app.cancel("o", "changed my mind"))
         if how != "next":
             found = await app.get("o")
             assert found.status == {"spawn": "awaiting_children", "await": "awaiting_signal", "retry": "runnable"}[how]
@@ -119,8 +118,7 @@ async def test_x8_an_undo_step_continues_like_any_other(store: Store, how: str) 
         elif how == "spawn":
             await app.signal("helper", "go")
         elif how == "retry":
-            await app.advance(1)
-            await app.drain()
+            await drained(app, app.advance(1))
             await app.advance(1)
         await app.drain()
         found = await app.get("o")
@@ -134,8 +132,7 @@ async def test_x8_an_undo_step_continues_like_any_other(store: Store, how: str) 
 async def test_x8_an_undo_that_fails_is_recorded_and_the_instance_is_cancelled(store: Store, how: str) -> None:
     async with harness(store, Order) as app:
         await _start(app, how)
-        await app.cancel("o", "out of stock")
-        await app.drain()
+        await drained(app, app.cancel("o", "out of stock"))
         found = await app.get("o")
         assert (found.status, found.error) == ("cancelled", "out of stock")
         assert await event_types(app, "o") == ["started", "await", "cancelling", "undo_failed", "cancelled"]
@@ -153,8 +150,7 @@ async def test_x8_cancelling_again_changes_nothing_while_the_undo_runs(store: St
         before = await everything(store)
         assert (await app.cancel("o", "third")).cancel_reason == "first"
         assert await everything(store) == before
-        await app.signal("o", "released")
-        await app.drain()
+        await drained(app, app.signal("o", "released"))
         assert (await app.get("o")).error == "first"
         with pytest.raises(Conflict) as refused:
             await app.cancel("o")
@@ -200,8 +196,7 @@ async def test_x8_the_undo_is_inherited_and_can_be_removed(store: Store) -> None
         assert (await app.cancel("o")).cancel_reason == "cancelled"
         await app.drain()
         assert (await app.get("o")).state["undone"][0] == "cancelled"
-        await app.start(Unforgiving, {}, id="u")
-        await app.drain()
+        await drained(app, app.start(Unforgiving, {}, id="u"))
         assert (await app.cancel("u")).status == "cancelled"
 
 
@@ -230,8 +225,7 @@ async def test_x8_an_answer_to_the_interrupted_wait_is_not_one_to_the_undo(store
         await _start(app)
         await app.advance(61)
         await app.signal("o", "paid")
-        await app.cancel("o", "out of stock")
-        await app.drain()
+        await drained(app, app.cancel("o", "out of stock"))
         assert (await app.get("o")).state["undone"] == ["out of stock", 0, False, ["paid"]]
 
 
@@ -356,30 +350,25 @@ class Family(Machine):
 
 async def test_x8_a_cancel_of_a_tree_undoes_each_instance_that_has_an_undo(store: Store) -> None:
     async with harness(store, Family, Order, Waiter) as app:
-        await app.start(Family, id="f")
-        await app.drain()
+        await drained(app, app.start(Family, id="f"))
         await app.cancel("f", "enough")
         assert await statuses(app, "f", "w", "o") == ["cancelled", "cancelled", "runnable"]
         await app.drain()
         assert await statuses(app, "o", "helper") == ["awaiting_children", "awaiting_signal"]
-        await app.signal("helper", "go")
-        await app.drain()
+        await drained(app, app.signal("helper", "go"))
         found = await app.get("o")
         assert (found.status, found.error) == ("cancelled", "its parent was cancelled")
 
 
 async def test_x8_a_cancel_leaves_an_undo_that_runs_below_it_alone(store: Store) -> None:
     async with harness(store, Family, Order, Waiter) as app:
-        await app.start(Family, id="f")
-        await app.drain()
-        await app.cancel("o", "first")
-        await app.drain()
+        await drained(app, app.start(Family, id="f"))
+        await drained(app, app.cancel("o", "first"))
         await app.cancel("f", "second")
         assert await statuses(app, "f", "w", "o", "helper") == [
             "cancelled", "cancelled", "awaiting_children", "awaiting_signal",
         ]  # fmt: skip
-        await app.signal("helper", "go")
-        await app.drain()
+        await drained(app, app.signal("helper", "go"))
         assert (await app.get("o")).error == "first"
 
 
@@ -423,10 +412,8 @@ async def test_x8_a_cancel_leaves_what_an_undo_has_left_running_alone(store: Sto
             return Done()
 
     async with harness(store, Parent, Careful, Leaver, Quick, Waiter) as app:
-        await app.start(Parent, id="parent")
-        await app.drain()
-        await app.cancel("careful", "first")
-        await app.drain()
+        await drained(app, app.start(Parent, id="parent"))
+        await drained(app, app.cancel("careful", "first"))
         assert await statuses(app, "leaver", "left", "waiter") == ["done", "awaiting_signal", "awaiting_signal"]
         await app.cancel("parent", "second")
         assert await statuses(app, "parent", "left", "waiter") == ["cancelled", "awaiting_signal", "awaiting_signal"]
@@ -437,18 +424,15 @@ async def test_x8_a_cancel_leaves_what_an_undo_has_left_running_alone(store: Sto
 async def test_x8_a_cancel_before_the_first_step_undoes_too(store: Store) -> None:
     async with harness(store, Order) as app:
         await app.start(Order, {"how": None}, id="o", delay=60)
-        await app.cancel("o", "enough")
-        await app.drain()
+        await drained(app, app.cancel("o", "enough"))
         found = await app.get("o")
         assert (found.status, found.state.get("reserved"), found.state["undone"][0]) == ("cancelled", None, "enough")
 
 
 async def test_x8_a_forced_cancel_ends_the_whole_tree(store: Store) -> None:
     async with harness(store, Family, Order, Waiter) as app:
-        await app.start(Family, id="f")
-        await app.drain()
-        await app.cancel("o", "first")
-        await app.drain()
+        await drained(app, app.start(Family, id="f"))
+        await drained(app, app.cancel("o", "first"))
         await app.cancel("f", "enough", force=True)
         assert await statuses(app, "f", "w", "o", "helper") == ["cancelled"] * 4
         assert await app.drain() == {"steps": 0}
@@ -456,14 +440,11 @@ async def test_x8_a_forced_cancel_ends_the_whole_tree(store: Store) -> None:
 
 async def test_x8_a_parent_waits_for_the_undo_of_its_child(store: Store) -> None:
     async with harness(store, Family, Order, Waiter) as app:
-        await app.start(Family, id="f")
-        await app.drain()
+        await drained(app, app.start(Family, id="f"))
         await app.signal("w", "go")
-        await app.cancel("o", "first")
-        await app.drain()
+        await drained(app, app.cancel("o", "first"))
         assert await statuses(app, "f") == ["awaiting_children"]
-        await app.signal("helper", "go")
-        await app.drain()
+        await drained(app, app.signal("helper", "go"))
         assert await app.result("f") == ["done", "cancelled"]
 
 
@@ -503,8 +484,7 @@ async def test_x8_an_undo_whose_step_is_missing_fails_and_a_retry_continues_it(s
         assert "has no step 'undo'" in (found.error or "")
         assert "It was being cancelled (out of stock), and its undo has not finished" in (found.error or "")
     async with harness(store, Order) as app:
-        await app.retry("o")
-        await app.drain()
+        await drained(app, app.retry("o"))
         found = await app.get("o")
         assert (found.status, found.error, found.state["undone"][0]) == ("cancelled", "out of stock", "out of stock")
 
@@ -517,6 +497,5 @@ async def test_x8_the_undo_of_a_blocked_or_limited_step_runs_without_its_limit(s
         assert await count(store, "instances", "blocked_on IS NOT NULL") == 1
         await app.cancel("o", "enough")
         assert await rows(store, "SELECT blocked_on, concurrency_key FROM instances WHERE id = 'o'") == [(None, "k")]
-        await app.cancel("holder", force=True)
-        await app.drain()
+        await drained(app, app.cancel("holder", force=True))
         assert await statuses(app, "o") == ["cancelled"]

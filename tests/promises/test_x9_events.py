@@ -25,9 +25,10 @@ from hark import (
     step,
     workflow,
 )
+from hark.model.log import FIELDS
 from hark.testing import Harness
 from tests.promises.support_machines import Fuse, harness, kill_a_worker
-from tests.support.harness import parked
+from tests.support.harness import drained, parked
 from tests.support.stores import Store
 
 
@@ -96,10 +97,8 @@ async def test_x9_a_retry_says_why_and_until_when(store: Store) -> None:
     async with parked(store, Shop, input={"handle": "retry"}) as (app, shop):
         [first] = await events(app, shop, "retry")
         assert (await shop.get()).traceback is None
-        await app.advance(2)
-        await app.drain()
-        await app.advance(2)
-        await app.drain()
+        await drained(app, app.advance(2))
+        await drained(app, app.advance(2))
         retries, [stop] = await events(app, shop, "retry"), await events(app, shop, "stop")
         found = await shop.get()
     assert "in look_up\n" in first.data.pop("traceback")
@@ -212,7 +211,9 @@ async def test_x9_a_state_that_cannot_be_stored_is_a_failure_with_the_engines_me
     assert stop.data["type"] == "InvalidInput"
 
 
-async def test_x9_a_quarantined_instance_has_the_reason_as_its_message(store: Store) -> None:
+async def test_x9_a_quarantined_instance_has_the_reason_as_its_message_and_is_an_error_in_the_log(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     fuse = Fuse()
 
     class Deadly(Machine):
@@ -229,6 +230,9 @@ async def test_x9_a_quarantined_instance_has_the_reason_as_its_message(store: St
         [failed] = await events(app, deadly, "failed")
     assert found.error is not None
     assert found.error.startswith("quarantined: ")
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [getattr(record, name) for name in ("name", *FIELDS[:3])] == ["hark", deadly.id, "Deadly", "start"]
+    assert "quarantined" in record.getMessage()
     assert failed.data == {"type": None, "message": found.error, "traceback": None, "error": found.error}
 
 
@@ -263,8 +267,7 @@ async def test_x9_an_event_that_begins_a_wait_says_for_what_and_until_when(store
             return Await("forever", then="end")
 
     async with parked(store, Waits) as (app, waits):
-        await app.advance(60)
-        await app.drain()
+        await drained(app, app.advance(60))
         begin, timeout, forever = await events(app, waits, "await", "timeout")
     asked = [{"kind": "signal", "name": "paid"}, {"kind": "broadcast", "name": "closing"}]
     assert begin.data["waits"] == asked
@@ -311,8 +314,7 @@ async def test_x9_a_function_that_waits_says_for_what_and_until_when(store: Stor
 
     async with parked(store, waits) as (app, run):
         [asked] = await app.awakeables()
-        await app.advance(30)
-        await app.drain()
+        await drained(app, app.advance(30))
         begin, slept, later = await events(app, run, "await", "timeout")
     wanted = [{"kind": "awakeable", "name": asked.id}, {"kind": "signal", "name": "go"}, {"kind": "timer"}]
     assert begin.data["waits"] == wanted
@@ -340,10 +342,8 @@ async def test_x9_each_failed_attempt_of_a_run_is_an_event(store: Store) -> None
 
     async with parked(store, pay) as (app, paid):
         [first] = await events(app, paid, "retry", "error")
-        await app.advance(10)
-        await app.drain()
-        await app.advance(20)
-        await app.drain()
+        await drained(app, app.advance(10))
+        await drained(app, app.advance(20))
         found = await events(app, paid, "retry", "error", "stop")
         result = await paid.result()
     assert (first.step, datetime.fromisoformat(first.data["until"]) - first.at) == ("run charge", timedelta(seconds=10))
@@ -384,8 +384,7 @@ async def test_x9_a_failed_function_has_its_own_frames_and_those_of_the_run(stor
         await ctx.run(charge, 7)
 
     async with parked(store, order) as (app, run):
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.advance(1))
         found = await run.get()
         [stop] = await events(app, run, "stop")
     assert found.error == "RunFailed: charge raised KeyError: 'sku'"
@@ -413,10 +412,8 @@ async def test_x9_the_traceback_of_a_run_is_the_same_in_a_replay(store: Store) -
         await ctx.sleep(1)
 
     async with harness(store, twice) as app:
-        await app.start(twice)
-        await app.drain()
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.start(twice))
+        await drained(app, app.advance(1))
     assert len(seen) == 2
     assert seen[0] == seen[1]
     assert "in look_up\n" in (seen[0] or "")
@@ -451,14 +448,12 @@ async def test_x9_a_function_that_diverged_says_so(store: Store) -> None:
         await ctx.wait_for_signal("x")
 
     async with harness(store, before) as app:
-        changing = await app.start("changing")
-        await app.drain()
+        changing = await drained(app, app.start("changing"))
         id = changing.id
         clock = app.clock.now
     async with harness(store, after) as app:
         app.clock.now = clock
-        await app.advance(2)
-        await app.drain()
+        await drained(app, app.advance(2))
         [stop] = await events(app, id, "stop")
     assert stop.data["type"] == "NonDeterministic"
     assert "diverged" in stop.data["message"]
@@ -471,11 +466,9 @@ async def test_x9_a_failed_attempt_beside_others_is_an_event_too(store: Store) -
         return len(results)
 
     async with parked(store, both) as (app, run):
-        await app.advance(5)
-        await app.drain()
+        await drained(app, app.advance(5))
         found = await events(app, run, "retry", "error")
         assert [event.type for event in found] == ["retry", "error"]
         assert datetime.fromisoformat(found[0].data["until"]) - found[0].at == timedelta(seconds=5)
-        await app.advance(60)
-        await app.drain()
+        await drained(app, app.advance(60))
         assert await run.result() == 2

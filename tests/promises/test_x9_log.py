@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hark import Context, Done, FunctionContext, Machine, Next, Retry, RunFailed, Stop, step, workflow
 from hark.model.log import FIELDS
-from tests.promises.support_machines import Fuse, harness, kill_a_worker
-from tests.support.harness import parked
+from tests.promises.support_machines import harness
+from tests.support.harness import drained, parked
 from tests.support.inspect import query
 from tests.support.stores import Store
+
+Lines = Callable[[], list[Any]]
 
 
 def look_up(prices: dict[str, int]) -> int:
@@ -45,8 +48,7 @@ async def test_x9_a_retry_is_a_warning_and_the_final_failure_an_error(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with parked(store, Shop) as (app, shop):
-        await app.advance(2)
-        await app.drain()
+        await drained(app, app.advance(2))
     retry, stop = records(caplog)
     assert (retry.levelname, stop.levelname) == ("WARNING", "ERROR")
     for record, attempt in ((retry, 0), (stop, 1)):
@@ -62,8 +64,7 @@ async def test_x9_an_error_that_handle_turns_into_another_outcome_is_a_warning(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with harness(store, Shop) as app:
-        await app.start(Shop, {"rest": True})
-        await app.drain()
+        await drained(app, app.start(Shop, {"rest": True}))
     [record] = records(caplog)
     assert record.levelname == "WARNING"
     assert (
@@ -77,8 +78,7 @@ async def test_x9_each_failed_attempt_of_a_run_is_logged(store: Store, caplog: p
         await ctx.run(look_up, {}, retries=1, backoff=0.5)
 
     async with parked(store, pay) as (app, paid):
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.advance(1))
     found = records(caplog)
     assert [(record.levelname, record.step, record.attempt) for record in found] == [
         ("WARNING", "run look_up", 0),
@@ -87,24 +87,6 @@ async def test_x9_each_failed_attempt_of_a_run_is_logged(store: Store, caplog: p
     ]
     assert f"pay {paid.id} at run look_up: attempt 1 of 2 failed: KeyError: 'sku'; next try in 0.5 s" in caplog.text
     assert "direct cause" in found[-1].exc_text
-
-
-async def test_x9_a_quarantined_instance_is_an_error(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    fuse = Fuse()
-
-    class Deadly(Machine):
-        @step
-        async def start(self, ctx: Context) -> Any:
-            await fuse.touch()
-            return Done()
-
-    async with harness(store, Deadly, max_crashes=1) as app:
-        deadly = await app.start(Deadly)
-        await kill_a_worker(app, store, fuse, Deadly, max_crashes=1)
-        await app.drain()
-    [record] = [record for record in records(caplog) if record.levelname == "ERROR"]
-    assert (record.instance, record.definition, record.step) == (deadly.id, "Deadly", "start")
-    assert "quarantined" in record.getMessage()
 
 
 async def test_x9_a_filter_that_raises_does_not_stop_the_engine(
@@ -116,10 +98,8 @@ async def test_x9_a_filter_that_raises_does_not_stop_the_engine(
     logging.getLogger("hark").addFilter(broken)
     try:
         async with harness(store, Shop) as app:
-            shop = await app.start(Shop)
-            await app.drain()
-            await app.advance(2)
-            await app.drain()
+            shop = await drained(app, app.start(Shop))
+            await drained(app, app.advance(2))
             assert (await shop.get()).status == "failed"
     finally:
         logging.getLogger("hark").removeFilter(broken)
@@ -129,8 +109,7 @@ async def test_x9_a_filter_that_raises_does_not_stop_the_engine(
 async def test_x9_nothing_is_formatted_when_the_log_is_off(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, logger="hark")
     async with harness(store, Shop) as app:
-        await app.start(Shop)
-        await app.drain()
+        await drained(app, app.start(Shop))
     assert records(caplog) == []
 
 
@@ -159,10 +138,8 @@ async def test_x9_the_token_of_a_link_is_in_no_error_event_or_log(
         await ctx.run(mail, question.url, retries=1, backoff=1)
 
     async with harness(store, ask, base_url="https://example.org/hark") as app:
-        asked = await app.start(ask)
-        await app.drain()
-        await app.advance(1)
-        await app.drain()
+        asked = await drained(app, app.start(ask))
+        await drained(app, app.advance(1))
         found, events = await asked.get(), await app.events(asked)
         journal = await query(store, "SELECT error FROM journal")
     [token] = {url.partition("?t=")[2] for url in links}
@@ -174,11 +151,18 @@ async def test_x9_the_token_of_a_link_is_in_no_error_event_or_log(
 # -- ctx.log ---------------------------------------------------------------------------------------
 
 
-async def test_x9_the_log_of_a_step_has_the_fields_of_its_instance(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Lines:
+    """The records that the code of instances has logged so far."""
     caplog.set_level(logging.INFO, logger="hark")
+    return lambda: records(caplog, "hark.workflow")
 
+
+def texts(lines: Lines) -> list[str]:
+    return [record.getMessage() for record in lines()]
+
+
+async def test_x9_the_log_of_a_step_has_the_fields_of_its_instance(store: Store, lines: Lines) -> None:
     class Chatty(Machine):
         @step
         async def start(self, ctx: Context) -> Any:
@@ -193,7 +177,7 @@ async def test_x9_the_log_of_a_step_has_the_fields_of_its_instance(
 
     async with parked(store, Chatty) as (_, chatty):
         pass
-    found = records(caplog, "hark.workflow")
+    found = lines()
     assert [(r.getMessage(), *(getattr(r, name) for name in FIELDS)) for r in found] == [
         ("order 7", chatty.id, "Chatty", "start", 0),
         ("order 7", chatty.id, "Chatty", "start", 1),
@@ -203,13 +187,7 @@ async def test_x9_the_log_of_a_step_has_the_fields_of_its_instance(
     assert found[0].filename == "test_x9_log.py"
 
 
-def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in records(caplog, "hark.workflow")]
-
-
-async def test_x9_a_function_logs_each_line_once_across_parks(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="hark")
-
+async def test_x9_a_function_logs_each_line_once_across_parks(store: Store, lines: Lines) -> None:
     @workflow
     async def deploy(ctx: FunctionContext) -> None:
         ctx.log.info("begin")
@@ -232,28 +210,20 @@ async def test_x9_a_function_logs_each_line_once_across_parks(store: Store, capl
             ctx.log.info("finally")
 
     async with parked(store, deploy) as (app, run):
-        await app.advance(10)
-        await app.drain()
+        await drained(app, app.advance(10))
         [asked] = await app.awakeables()
-        await app.resolve(asked.id)
-        await app.drain()
+        await drained(app, app.resolve(asked.id))
         for _ in range(2):
-            await app.signal(run, "go")
-            await app.drain()
-        await app.advance(10)
-        await app.drain()
+            await drained(app, app.signal(run, "go"))
+        await drained(app, app.advance(10))
         assert (await run.get()).status == "done"
-    assert messages(caplog) == [
+    assert texts(lines) == [
         "begin", "built", "slept", "asked", "answered", "went", "went", "looked at the clock", "finally",
     ]  # fmt: skip
-    assert {record.instance for record in records(caplog, "hark.workflow")} == {run.id}
+    assert {record.instance for record in lines()} == {run.id}
 
 
-async def test_x9_a_function_that_continues_as_new_logs_from_its_first_line_on(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, logger="hark")
-
+async def test_x9_a_function_that_continues_as_new_logs_from_its_first_line_on(store: Store, lines: Lines) -> None:
     @workflow
     async def pages(ctx: FunctionContext, page: int) -> Any:
         ctx.log.info("page %d", page)
@@ -266,13 +236,12 @@ async def test_x9_a_function_that_continues_as_new_logs_from_its_first_line_on(
         for _ in range(4):
             await app.drain()
             await app.advance(10)
-    assert messages(caplog) == ["page 1", "slept 1", "page 2", "slept 2", "page 3", "slept 3"]
+    assert texts(lines) == ["page 1", "slept 1", "page 2", "slept 2", "page 3", "slept 3"]
 
 
 async def test_x9_a_function_logs_what_follows_a_run_while_another_run_is_to_be_repeated(
-    store: Store, caplog: pytest.LogCaptureFixture
+    store: Store, lines: Lines
 ) -> None:
-    caplog.set_level(logging.INFO, logger="hark")
     calls: list[int] = []
 
     def second_time(number: int) -> None:
@@ -293,55 +262,34 @@ async def test_x9_a_function_logs_what_follows_a_run_while_another_run_is_to_be_
             await app.advance(5)
         await app.drain()
         assert (await run.get()).status == "done"
-    assert messages(caplog) == ["done 0", "done 1", "done 2"]
+    assert texts(lines) == ["done 0", "done 1", "done 2"]
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["", "while it waits"])
 async def test_x9_a_function_that_gave_up_its_slot_logs_what_it_had_not_run(
-    store: Store, caplog: pytest.LogCaptureFixture
+    store: Store, lines: Lines, waits: bool
 ) -> None:
-    caplog.set_level(logging.INFO, logger="hark")
-
     @workflow
     async def stepwise(ctx: FunctionContext) -> None:
-        for number in range(4):
-            await ctx.run(str, number)
-            ctx.log.info("%s %d", ctx.id, number)
-
-    async with harness(store, stepwise) as app:
-        runs = [await app.start(stepwise, id=name) for name in ("a", "b", "c")]
-        await app.drain()
-        assert {(await run.get()).status for run in runs} == {"done"}
-    assert sorted(messages(caplog)) == [f"{name} {number}" for name in "abc" for number in range(4)]
-
-
-async def test_x9_a_function_that_gave_up_its_slot_while_it_waits_logs_what_it_had_not_run(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, logger="hark")
-
-    @workflow
-    async def beside(ctx: FunctionContext) -> None:
         async def work() -> None:
             for number in range(4):
                 await ctx.run(str, number)
                 ctx.log.info("%s %d", ctx.id, number)
 
-        await ctx.gather(ctx.wait_for_signal("stop"), work())
+        await (ctx.gather(ctx.wait_for_signal("stop"), work()) if waits else work())
 
-    async with harness(store, beside) as app:
-        runs = [await app.start(beside, id=name) for name in ("a", "b", "c")]
-        for run in runs:
-            await app.signal(run, "unasked")  # it is in the inbox, as an answer would be
-        await app.drain()
-        for run in runs:
-            await app.signal(run, "stop")
+    async with harness(store, stepwise) as app:
+        runs = [await app.start(stepwise, id=name) for name in ("a", "b", "c")]
+        for name in ("unasked", "stop") if waits else ():  # the first is in the inbox, as an answer would be
+            for run in runs:
+                await app.signal(run, name)
+            await app.drain()
         await app.drain()
         assert {(await run.get()).status for run in runs} == {"done"}
-    assert sorted(messages(caplog)) == [f"{name} {number}" for name in "abc" for number in range(4)]
+    assert sorted(texts(lines)) == [f"{name} {number}" for name in "abc" for number in range(4)]
 
 
-async def test_x9_a_retry_by_hand_logs_what_runs_again(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="hark")
+async def test_x9_a_retry_by_hand_logs_what_runs_again(store: Store, lines: Lines) -> None:
     broken = [True]
 
     def work() -> None:
@@ -356,17 +304,14 @@ async def test_x9_a_retry_by_hand_logs_what_runs_again(store: Store, caplog: pyt
         ctx.log.info("after")
 
     async with parked(store, fragile) as (app, run):
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.advance(1))
         broken.clear()
         broken.append(False)
-        await app.retry(run)
-        await app.drain()
-    assert messages(caplog) == ["before", "after"]
+        await drained(app, app.retry(run))
+    assert texts(lines) == ["before", "after"]
 
 
-async def test_x9_a_function_that_is_undone_logs_nothing_again(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="hark")
+async def test_x9_a_function_that_is_undone_logs_nothing_again(store: Store, lines: Lines) -> None:
     undone: list[str] = []
 
     @workflow
@@ -376,11 +321,10 @@ async def test_x9_a_function_that_is_undone_logs_nothing_again(store: Store, cap
         await ctx.wait_for_signal("go")
 
     async with parked(store, trip) as (app, run):
-        await app.cancel(run)
-        await app.drain()
+        await drained(app, app.cancel(run))
         assert (await run.get()).status == "cancelled"
     assert undone == ["flight"]
-    assert messages(caplog) == ["booked"]
+    assert texts(lines) == ["booked"]
 
 
 async def test_x9_the_log_says_that_a_function_failed_and_is_undone(
@@ -395,8 +339,7 @@ async def test_x9_the_log_says_that_a_function_failed_and_is_undone(
         raise ValueError("no hotel")
 
     async with harness(store, trip) as app:
-        await app.start(trip, id="t")
-        await app.drain()
+        await drained(app, app.start(trip, id="t"))
     logged = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert logged == [
         ("WARNING", "trip t failed at run str, and its undo runs now: ValueError: no hotel"),
@@ -404,11 +347,7 @@ async def test_x9_the_log_says_that_a_function_failed_and_is_undone(
     ]
 
 
-async def test_x9_the_log_of_a_function_works_after_a_failed_run(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, logger="hark")
-
+async def test_x9_the_log_of_a_function_works_after_a_failed_run(store: Store, lines: Lines) -> None:
     @workflow
     async def careful(ctx: FunctionContext) -> None:
         try:
@@ -418,9 +357,7 @@ async def test_x9_the_log_of_a_function_works_after_a_failed_run(
         await ctx.sleep(1)
 
     async with harness(store, careful) as app:
-        await app.start(careful)
-        await app.drain()
-        await app.advance(1)
-        await app.drain()
-    [record] = records(caplog, "hark.workflow")
+        await drained(app, app.start(careful))
+        await drained(app, app.advance(1))
+    [record] = lines()
     assert record.exc_info is not None

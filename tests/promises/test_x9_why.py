@@ -8,7 +8,7 @@ import pytest
 
 from hark import Context, Done, FunctionContext, Machine, Retry, RetryPolicy, Stop, step, workflow
 from tests.promises.support_machines import harness
-from tests.support.harness import parked
+from tests.support.harness import drained, parked
 from tests.support.inspect import name_of
 from tests.support.stores import Store
 
@@ -28,8 +28,7 @@ class Shop(Machine):
 
 async def test_x9_during_the_backoff_of_a_step_why_says_what_failed_and_when_the_next_attempt_is(store: Store) -> None:
     async with parked(store, Shop) as (app, shop):
-        await app.advance(2)
-        await app.drain()
+        await drained(app, app.advance(2))
         why = await app.why(shop)
         [blocker] = [one for one in why.blockers if one.reason == "delayed"]
     assert blocker.text == "start: attempt 2 failed: KeyError: 'x'; next try in 2 s."
@@ -64,8 +63,7 @@ async def test_x9_during_the_backoff_of_a_run_why_says_which_attempt_of_how_many
     async with parked(store, pay) as (app, paid):
         assert (await app.why(paid)).text == "It waits for a time."
         for seconds in (1, 1):
-            await app.advance(seconds)
-            await app.drain()
+            await drained(app, app.advance(seconds))
         why = await app.why(paid)
     assert why.text == "run charge: attempt 2 of 5 failed: KeyError: 'x'; next try in 2 s."
     [wait] = why.waits
