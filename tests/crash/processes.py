@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import apsw
 
+from hark import Hark
 from hark.store.sqlite import path_of
 from tests.support.inspect import query, until
 from tests.support.stores import Store
@@ -136,3 +137,7 @@ async def all_renewed(store: Store, begun: dict[str, int], seconds: float) -> bo
 
 async def has_workers(store: Store, number: int) -> bool:
     return len(await leases(store)) == number
+
+
+def no_step_runs(*apps: Hark) -> bool:
+    return not any(app._clerk.worker._activations._asyncio_tasks for app in apps)
