@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hark.app import Hark
 from hark.engine.turns.reply import Reply
-from hark.model.lanes import GRAPHS
+from hark.model.lanes import ENGINE_QUEUE
 from hark.model.names import micros
 from hark.model.outcomes import Duration
 from hark.model.values import Awakeable
@@ -136,7 +136,7 @@ class Harness(Hark):
             async with worker:
                 await worker.settle()
             tally.update(worker.tally)
-            used = {queue for (queue,) in await self._read(lambda store: store.read(reads.queues))} - {GRAPHS}
+            used = {queue for (queue,) in await self._read(lambda store: store.read(reads.queues))} - {ENGINE_QUEUE}
             if used <= queues:
                 return tally
             queues |= used  # a start named a queue of its own

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from hark.engine.commands import runner
-from hark.engine.commands.lease_pulse import LeasePulse
+from hark.engine.commands.lease_relay import LeaseRelay
 from hark.engine.commands.runner import CommandEnd, CommandLine, CommandNotRun, run_command
 
 WORKER = Path(__file__).with_name("worker_process.py")
@@ -260,13 +260,13 @@ async def test_a_killed_guard_is_an_error_and_the_command_ends(nap: str, use_prc
 async def test_a_command_runs_as_long_as_the_lease_is_renewed_and_no_longer(nap: str, use_prctl: bool) -> None:
     was_slow = True
     while was_slow:  # then nothing was proved: the lease was not renewed in time
-        pulse = LeasePulse()
-        pulse.renewed(1.0)
+        relay = LeaseRelay()
+        relay.renewed(1.0)
         command = CommandLine(["/bin/sh", "-c", TREE.format(nap)], {"PATH": os.environ["PATH"]})
-        task = asyncio.create_task(run_command(command, max_stdout=1000, on_stderr=nothing, lease=pulse))
+        task = asyncio.create_task(run_command(command, max_stdout=1000, on_stderr=nothing, lease=relay))
         moments = [time.monotonic()]
         while moments[-1] < moments[0] + 2:
-            pulse.renewed(1.0)
+            relay.renewed(1.0)
             await asyncio.sleep(0.05)
             moments.append(time.monotonic())
         was_slow = max(later - earlier for earlier, later in pairwise(moments)) > 0.4
@@ -278,10 +278,10 @@ async def test_a_command_runs_as_long_as_the_lease_is_renewed_and_no_longer(nap:
 
 
 async def test_a_command_does_not_begin_under_a_lease_that_has_run_out(nap: str) -> None:
-    pulse = LeasePulse()
-    pulse.renewed(0.001)
+    relay = LeaseRelay()
+    relay.renewed(0.001)
     command = CommandLine(["/bin/sh", "-c", f"sleep {nap}"], {"PATH": os.environ["PATH"]})
-    end = await run_command(command, max_stdout=1000, on_stderr=nothing, lease=pulse)
+    end = await run_command(command, max_stdout=1000, on_stderr=nothing, lease=relay)
     assert end.lease_lost
 
 

@@ -20,7 +20,7 @@ from hark.model.activation import Claim
 from hark.model.bpmn_state import control_wait, has_begun, merge_variables
 from hark.model.decisions import Arm, Decision, Finish, Park
 from hark.model.errors import Conflict, InvalidInput, NotFound
-from hark.model.lanes import BPMN, GRAPHS
+from hark.model.lanes import BPMN, ENGINE_QUEUE
 from hark.programs.bpmn.bpmn_spec import START, step_of_start
 from tests.promises.support_signals import Turns, rows
 from tests.support.inspect import counted
@@ -32,7 +32,7 @@ WAIT = Arm("children", control_wait("p"), "", answers_each=True)
 @pytest.fixture
 async def turns(store: Store) -> AsyncIterator[Turns]:
     async with Turns(store) as turns:
-        await turns.run(Register(rows=[DefinitionRow("P", 1, BPMN, GRAPHS, START)]))
+        await turns.run(Register(rows=[DefinitionRow("P", 1, BPMN, ENGINE_QUEUE, START)]))
         await turns.register("M")
         await turns.start("P", "p")
         yield turns

@@ -19,7 +19,7 @@ from hark.kernel.requests import (
 from hark.model.cron import Timing
 from hark.model.decisions import Arm, NewInstance, NewTask, Park
 from hark.model.errors import Duplicate, InvalidInput, NoTarget
-from hark.model.lanes import BPMN, GRAPHS
+from hark.model.lanes import BPMN, ENGINE_QUEUE
 from hark.model.trigger import Trigger
 from hark.programs.bpmn.bpmn_spec import START, step_of_start
 from tests.promises.support_signals import Turns, outcome, rows
@@ -50,7 +50,7 @@ async def turns(store: Store, clock: Clock) -> AsyncIterator[Turns]:
 
 def process(name: str, *starts: Trigger, digest: str = "1", initial: str = START) -> Deploy:
     return Deploy(
-        name=name, kind=BPMN, queue=GRAPHS, initial=initial, source="{}", digest=digest, starts=list(starts)
+        name=name, kind=BPMN, queue=ENGINE_QUEUE, initial=initial, source="{}", digest=digest, starts=list(starts)
     )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ async def test_b3_a_broadcast_starts_one_instance_per_start_event_of_every_proce
     assert found == [
         ("a", 1, "start:one", '{"n":1}'), ("a", 1, "start:two", '{"n":1}'), ("b", 1, "start:s", '{"n":1}'),
     ]  # fmt: skip
-    assert set(await instances(turns, "kind, queue, lane")) == {(BPMN, GRAPHS, BPMN)}
+    assert set(await instances(turns, "kind, queue, lane")) == {(BPMN, ENGINE_QUEUE, BPMN)}
 
 
 @pytest.mark.parametrize("payload", ["null", "[1]", "3", '"text"', "true"])

@@ -30,7 +30,7 @@ from hark.kernel.result import TurnResult
 from hark.model import validation
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Arm, JournalLine, NewAwakeable, NewInstance, Settle
-from hark.model.lanes import BPMN, GRAPHS, JOB
+from hark.model.lanes import BPMN, ENGINE_QUEUE, JOB
 from hark.model.names import awakeable_id
 from hark.store import statements as sql
 from hark.store.postgres import PostgresStore, PostgresTx
@@ -48,7 +48,7 @@ LANES = {
     "m@1": Traits(), "m@2": Traits(), "f@1": FUNCTION, "parent@1": Traits(), "limited@1": Traits(), "many@1": Traits(),
     LANE: Traits(), JOB: Traits(), BPMN: Traits(),
 }  # fmt: skip
-ALL = {"default": 40, "other": 40, GRAPHS: 40}
+ALL = {"default": 40, "other": 40, ENGINE_QUEUE: 40}
 MADE = "01900000-0000-7000-8000-00000000000{}"  # the shape of a generated id
 ODD = "quote \" ' \\ {} , [ ] \x01 \x1e \x1f \x7f \u2028 \ufeff é 💥 %s $1 :name \\u0000 \t\r\n"
 NUMBER = '{"type": "integer"}'
@@ -265,7 +265,7 @@ class Rows:
         await self.run(question)
         assert question.result.id == awakeable_id("job", 0)
         await self.run(note_wait(waits, on_run("go", "wait-of-job", job_id="job")))
-        item = NewInstance("m", "{}", "process", True, 1, "run", GRAPHS, lane=BPMN, kind="bpmn")
+        item = NewInstance("m", "{}", "process", True, 1, "run", ENGINE_QUEUE, lane=BPMN, kind="bpmn")
         task = NewInstance("m", "{}", "task", True, 1, "work", "default", lane=LANE, kind="task")
         claims = await self.executing(item, task)
         await self.run(*(park(claim, on("go")) for claim in claims))
@@ -289,7 +289,7 @@ class Rows:
         for item in (
             new("new-1"), new("new-2", priority=3), new("new-3", priority=-3), new("new-in-other", queue="other"),
             NewInstance("f", "{}", "f-new", named=True),
-            NewInstance("m", "{}", "new-process", True, 1, "run", GRAPHS, lane=BPMN, kind="bpmn"),
+            NewInstance("m", "{}", "new-process", True, 1, "run", ENGINE_QUEUE, lane=BPMN, kind="bpmn"),
             *(NewInstance("many", "{}", f"many-{n}", named=True) for n in range(7)),
         ):  # fmt: skip
             await self.run(StartInstances(items=[item]))
@@ -413,7 +413,7 @@ ONE_CALL: dict[str, tuple[list[Request], Capacity | None]] = {
     "claims for two slots": ([], worker(2, backlog=True)),
     "claims of two queues": ([], worker(1, backlog=True, other=2)),
     "claims of woken instances": ([], worker(3, ("m@2",), backlog=True)),
-    "no claims in the queue of processes": ([], worker(0, (JOB, "m@1"), backlog=True, **{GRAPHS: 3})),
+    "no claims in the queue of processes": ([], worker(0, (JOB, "m@1"), backlog=True, **{ENGINE_QUEUE: 3})),
     "no claims": ([], Capacity("ours", {"other": 3}, {"m@2": Traits()})),
     "claims beside a full queue": ([], Capacity("ours", {"default": 2, "other": 0}, {"m@1": Traits()})),
 }  # fmt: skip
@@ -457,10 +457,10 @@ ORDINARY: dict[str, tuple[list[Request], Capacity | None]] = {
     "rows that may wait longer": ([signal("plain")], worker(backlog=True)),
     "children beside the signal": ([signal("parent")], worker(lanes=("parent@1",))),
     "a wait for each child": ([signal("each")], worker(lanes=("parent@1",))),
-    "a job": ([signal("job")], worker(lanes=(JOB,), **{GRAPHS: 3})),
-    "a process": ([signal("process")], worker(lanes=(BPMN,), **{GRAPHS: 3})),
+    "a job": ([signal("job")], worker(lanes=(JOB,), **{ENGINE_QUEUE: 3})),
+    "a process": ([signal("process")], worker(lanes=(BPMN,), **{ENGINE_QUEUE: 3})),
     "a task": ([signal("task")], worker(lanes=(LANE,))),
-    "an answer to a task": ([answer("job")], worker(lanes=(JOB, LANE), **{GRAPHS: 3})),
+    "an answer to a task": ([answer("job")], worker(lanes=(JOB, LANE), **{ENGINE_QUEUE: 3})),
     "an answer that a task gets": ([answer("asks-for-task")], worker()),
     "a settled awakeable": ([answer("answered")], worker()),
     "a late answer": ([answer("asks-late")], worker()),
@@ -492,7 +492,7 @@ ORDINARY: dict[str, tuple[list[Request], Capacity | None]] = {
     "claims of parents": ([], worker(5, ("parent@1",), backlog=True)),
     "claims of a parent behind others": ([], worker(2, ("m@1", "parent@1"), backlog=True)),
     "a signal to a parent behind another": ([signal("plain"), signal("parent")], worker(lanes=("m@1", "parent@1"))),
-    "claims in the queue of processes": ([], worker(0, (JOB, BPMN, "m@1"), backlog=True, **{GRAPHS: 3})),
+    "claims in the queue of processes": ([], worker(0, (JOB, BPMN, "m@1"), backlog=True, **{ENGINE_QUEUE: 3})),
     "more claims than a call takes": ([], worker(6, ("many@1",), backlog=True)),
 }  # fmt: skip
 
@@ -567,7 +567,7 @@ anything = (
 rooms = st.builds(
     lambda free, lanes, backlog: Capacity("ours", free, {lane: LANES[lane] for lane in lanes}, backlog),
     st.fixed_dictionaries(
-        {"default": st.integers(0, 8)}, optional={"other": st.integers(0, 3), GRAPHS: st.integers(0, 3)}
+        {"default": st.integers(0, 8)}, optional={"other": st.integers(0, 3), ENGINE_QUEUE: st.integers(0, 3)}
     ),
     st.lists(st.sampled_from(list(LANES)), unique=True) | st.just(["m@1", "f@1"]),
     st.booleans(),

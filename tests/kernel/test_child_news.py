@@ -9,7 +9,7 @@ from hark.kernel.requests import Cancel, Capacity, Commit, CommitNote, Definitio
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Arm, Effect, Finish, NewInstance, NewTask, Park, TellParent
 from hark.model.errors import TaskLost
-from hark.model.lanes import BPMN, GRAPHS
+from hark.model.lanes import BPMN, ENGINE_QUEUE
 from hark.model.notes import NoteParent
 from tests.promises.support_signals import Turns, outcome, rows
 from tests.support.inspect import counted
@@ -28,7 +28,7 @@ class Family:
 
     async def __aenter__(self) -> "Family":
         await self.turns.__aenter__()
-        await self.turns.run(Register(rows=[DefinitionRow("P", 1, BPMN, GRAPHS, "start")]))
+        await self.turns.run(Register(rows=[DefinitionRow("P", 1, BPMN, ENGINE_QUEUE, "start")]))
         await self.turns.start("P", "p")
         return self
 
@@ -36,7 +36,7 @@ class Family:
         await self.turns.__aexit__(*exc)
 
     async def claims(self, *requests: Any) -> dict[str, Claim]:
-        room = Capacity("by-hand", {"default": 200, GRAPHS: 9}, dict.fromkeys((LANE, BPMN), Traits()))
+        room = Capacity("by-hand", {"default": 200, ENGINE_QUEUE: 9}, dict.fromkeys((LANE, BPMN), Traits()))
         return {claim.id: claim for claim in (await self.turns.run(*requests, capacity=room)).claims}
 
     async def parked(self, *ids: str, **arm: Any) -> dict[str, Claim]:

@@ -39,7 +39,7 @@ from hark.model.decisions import (
     RetryChild,
 )
 from hark.model.errors import Conflict
-from hark.model.lanes import GRAPHS, JOB
+from hark.model.lanes import ENGINE_QUEUE, JOB
 from tests.promises.support_signals import Turns, outcome, rows
 from tests.support.inspect import counted
 from tests.support.stores import Store
@@ -75,7 +75,7 @@ class Stage:
     ) -> TurnResult:
         """A turn that claims up to `jobs` jobs and `room` tasks of these lanes."""
         self.now += 1000
-        capacity = Capacity("by-hand", {"default": room, GRAPHS: jobs}, dict.fromkeys((*lanes, JOB), Traits()))
+        capacity = Capacity("by-hand", {"default": room, ENGINE_QUEUE: jobs}, dict.fromkeys((*lanes, JOB), Traits()))
         return await self.turns.run(*requests, capacity=capacity if room or jobs else None, **how)
 
     async def job(self, *requests: Request) -> Claim:
@@ -129,8 +129,8 @@ async def stage(store: Store) -> AsyncIterator[Stage]:
 
 async def test_a_job_is_in_the_queue_of_the_interpreters_whatever_queue_it_was_started_with(stage: Stage) -> None:
     await stage.run(StartInstances(items=[NewInstance("J", "{}", "k", named=True, queue="gpu")]))
-    assert await stage.row("j", "queue, lane, kind, step") == (GRAPHS, JOB, "job", "start")
-    assert await stage.row("k", "queue, lane") == (GRAPHS, JOB)
+    assert await stage.row("j", "queue, lane, kind, step") == (ENGINE_QUEUE, JOB, "job", "start")
+    assert await stage.row("k", "queue, lane") == (ENGINE_QUEUE, JOB)
 
 
 async def test_a_task_is_claimed_by_a_worker_with_its_handler_only(stage: Stage) -> None:
@@ -357,14 +357,14 @@ async def test_an_outcome_that_is_fenced_runs_nothing_again(stage: Stage) -> Non
 @pytest.mark.parametrize("move", [Redo(0), Park((Arm("broadcast", "w-go", "", name="go"),))])
 async def test_a_task_continues_in_another_lane_and_queue(stage: Stage, move: Redo | Park) -> None:
     claim = (await stage.parked("j.0"))["j.0"]
-    decision = Decision("retry", "gate", "{}", move, lane=JOB, queue=GRAPHS)
+    decision = Decision("retry", "gate", "{}", move, lane=JOB, queue=ENGINE_QUEUE)
     await stage.run(Commit(claim=claim, decision=decision))
-    assert await stage.row("j.0", "lane, queue") == (JOB, GRAPHS)
+    assert await stage.row("j.0", "lane, queue") == (JOB, ENGINE_QUEUE)
     if isinstance(move, Park):
         await stage.run(Publish(name="go"))
     assert await stage.tasks() == {}
     [claim] = (await stage.run(jobs=1)).claims
-    assert (claim.id, claim.lane, claim.queue, claim.kind) == ("j.0", JOB, GRAPHS, "task")
+    assert (claim.id, claim.lane, claim.queue, claim.kind) == ("j.0", JOB, ENGINE_QUEUE, "task")
 
 
 async def test_a_lane_that_no_worker_here_has_is_announced(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from hark.kernel.requests import Cancel, DefinitionRow, Deliver, Message, Publis
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Finish, Park, SendBroadcast, SendMessage, SendSignal
 from hark.model.errors import Duplicate, NoTarget
-from hark.model.lanes import BPMN, GRAPHS
+from hark.model.lanes import BPMN, ENGINE_QUEUE
 from tests.promises.support_signals import Turns, outcome, rows
 from tests.support.stores import Store
 
@@ -257,7 +257,7 @@ async def test_b1_a_mark_of_a_large_broadcast_wakes_a_process_also_in_a_turn_of_
 ) -> None:
     """The waits of a run are not read for signals, which its tasks receive."""
     async with Turns(store, broadcast_limit=1) as turns:
-        await turns.run(Register(rows=[DefinitionRow("P", 1, BPMN, GRAPHS, "start")]))
+        await turns.run(Register(rows=[DefinitionRow("P", 1, BPMN, ENGINE_QUEUE, "start")]))
         for id in ("a", "b", "c"):
             await turns.start("P", id)
             await turns.commit(await turns.claim("P"), Park((fresh(f"w-{id}"),)))

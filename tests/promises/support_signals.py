@@ -16,7 +16,7 @@ from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Advance, Decision, Effect, Finish, NewInstance, Park, Redo
-from hark.model.lanes import GRAPHS, INTERPRETED
+from hark.model.lanes import ENGINE_QUEUE, INTERPRETED
 from hark.testing import Harness
 from tests.support.inspect import query, until
 from tests.support.postgres import blocked_by_a_client
@@ -141,7 +141,7 @@ class Turns:
         tx = await self.store.begin()
         if lanes:
             able = dict.fromkeys([*(f"{name}@1" for name in lanes), *INTERPRETED], Traits())
-            capacity = Capacity("by-hand", {"default": room, GRAPHS: room}, able)
+            capacity = Capacity("by-hand", {"default": room, ENGINE_QUEUE: room}, able)
         try:
             result = await run_turn(tx, self.rules, self.catalog, requests, capacity, **how)
         except BaseException:

@@ -164,7 +164,7 @@ async def test_j11_a_task_whose_input_cannot_be_read_now_is_not_a_failed_attempt
     async with outside(store) as (app, worker):
         job = await app.start(thumbnails())
         await until(lambda: _has_task(app, job.id), "the task")
-        graph, refused = app._services.graph, []
+        graph, refused = app._services.job_graph, []
 
         async def unavailable(*args: Any) -> Any:
             if refused:
@@ -172,7 +172,7 @@ async def test_j11_a_task_whose_input_cannot_be_read_now_is_not_a_failed_attempt
             refused.append(args)
             raise StoreUnavailable("no connection")
 
-        monkeypatch.setattr(app._services, "graph", unavailable)
+        monkeypatch.setattr(app._services, "job_graph", unavailable)
         task = await worker.fetch_one()
         assert (task["attempt"], len(refused)) == (1, 1)
 
@@ -310,14 +310,14 @@ async def test_j11_a_client_that_is_gone_before_it_gets_its_task_does_not_keep_i
     async with outside(store) as (app, worker):
         job = await app.start(thumbnails())
         await until(lambda: _has_task(app, job.id), "the task")
-        gone, graph = asyncio.get_running_loop().create_future(), app._services.graph
+        gone, graph = asyncio.get_running_loop().create_future(), app._services.job_graph
 
         async def disconnect(*args: Any) -> Any:
             if not gone.done():
                 gone.set_result(None)
             return await graph(*args)
 
-        monkeypatch.setattr(app._services, "graph", disconnect)
+        monkeypatch.setattr(app._services, "job_graph", disconnect)
         found = DoorAccess(app).fetch_tasks("node-1", ["resize"], most=1, lease=3600, wait=25, gone=gone)
         assert await found == []
         assert await leases(store) == 0

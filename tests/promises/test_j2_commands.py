@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hark import Hark, InvalidInput, load_job
-from hark.engine.commands.lease_pulse import LeasePulse
+from hark.engine.commands.lease_relay import LeaseRelay
 from hark.model.values import Instance
 from hark.testing import Harness
 from tests.support.inspect import until
@@ -202,13 +202,13 @@ async def test_j2_a_command_that_ended_with_the_lease_runs_again_in_the_same_att
 ) -> None:
     """The worker is cut off from the database for longer than its lease, and then renews it."""
     is_cut_off = False
-    renewed = LeasePulse.renewed
+    renewed = LeaseRelay.renewed
 
-    def renew(pulse: LeasePulse, seconds: float) -> None:
+    def renew(relay: LeaseRelay, seconds: float) -> None:
         if not is_cut_off:
-            renewed(pulse, seconds)
+            renewed(relay, seconds)
 
-    monkeypatch.setattr(LeasePulse, "renewed", renew)
+    monkeypatch.setattr(LeaseRelay, "renewed", renew)
     script = "[ -e go ] && echo run >> runs && echo $HARK_ATTEMPT && exit; echo run >> runs; exec sleep 1000"
     async with Hark(sqlite_store.url, lease=1.0) as app, app.worker():
         definition = job({"name": "stay", "run": script})
@@ -216,7 +216,7 @@ async def test_j2_a_command_that_ended_with_the_lease_runs_again_in_the_same_att
         started = await app.start(definition)
         await until(lambda: lines("runs"), "the command to run")
         is_cut_off = True
-        await until(lambda: not app._services.pulse.left(), "the lease to run out")
+        await until(lambda: not app._services.lease_relay.left(), "the lease to run out")
         write("go")
         is_cut_off = False
         await until(lambda: is_ended(app, started.id), "the job to end")

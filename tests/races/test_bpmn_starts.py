@@ -8,7 +8,7 @@ import pytest
 from hark.kernel.requests import Deploy, Message, Publish, StartInstances
 from hark.model.decisions import NewInstance
 from hark.model.errors import Duplicate, NoTarget
-from hark.model.lanes import BPMN, GRAPHS
+from hark.model.lanes import BPMN, ENGINE_QUEUE
 from hark.model.trigger import Trigger
 from hark.programs.bpmn.bpmn_spec import START, step_of_start
 from tests.support.stage import Duel, Race, Stage, part, race
@@ -23,7 +23,7 @@ def process(*elements: str) -> Deploy:
     kinds: list[Any] = ["broadcast", "message"]
     starts = [Trigger(kind=kind, name="go", element=step_of_start(e)) for e in elements for kind in kinds]
     return Deploy(
-        name="p", kind=BPMN, queue=GRAPHS, initial=START, source="{}", digest=str(next(_texts)), starts=starts
+        name="p", kind=BPMN, queue=ENGINE_QUEUE, initial=START, source="{}", digest=str(next(_texts)), starts=starts
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from hark.kernel.requests import Capacity, Commit, Deploy, DeployGroup, StartInstances
 from hark.model.activation import TASK_TRAITS, Claim
 from hark.model.decisions import NewInstance
-from hark.model.lanes import BPMN, GRAPHS
+from hark.model.lanes import BPMN, ENGINE_QUEUE
 from hark.model.trigger import Trigger
 from hark.programs.bpmn.bpmn_spec import BpmnSource, encode_bpmn, step_of_start
 from hark.programs.bpmn.file import read_bpmn
@@ -31,7 +31,7 @@ def deployment(body: str, more: str = "") -> DeployGroup:
         if node.event is not None and node.event.kind == "signal"
     ]
     source = encode_bpmn(BpmnSource(spec, text))
-    deploy = Deploy(name="p", kind=BPMN, queue=GRAPHS, source=source, digest=source, starts=starts)
+    deploy = Deploy(name="p", kind=BPMN, queue=ENGINE_QUEUE, source=source, digest=source, starts=starts)
     return DeployGroup(deploys=[deploy])
 
 
@@ -46,7 +46,7 @@ class BpmnStage:
 
     # -- what the interpreter needs ----------------------------------------------------------------
 
-    async def process(self, definition: str, version: int) -> BpmnGraph:
+    async def bpmn_graph(self, definition: str, version: int) -> BpmnGraph:
         if version not in self._graphs:
             from hark.programs.bpmn.bpmn_spec import decode_bpmn
 
@@ -68,7 +68,7 @@ class BpmnStage:
         assert isinstance(group.result, list), group.result
 
     def capacity(self, owner: str = "worker", room: int = 1) -> Capacity:
-        return Capacity(owner, {GRAPHS: room}, {BPMN: TASK_TRAITS})
+        return Capacity(owner, {ENGINE_QUEUE: room}, {BPMN: TASK_TRAITS})
 
     async def claim(self) -> Claim:
         """The instance that can run now."""

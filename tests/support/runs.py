@@ -7,7 +7,7 @@ from typing import Any
 from hark.kernel.requests import Capacity, CommitNote, StartInstances
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Arm, NewInstance
-from hark.model.lanes import GRAPHS, JOB
+from hark.model.lanes import ENGINE_QUEUE, JOB
 from hark.model.notes import NoteAwakeable, NoteEvents, NoteInbox, NoteState, NoteTimeout, NoteWait
 from tests.support.turns import DEFINITION, spawn
 
@@ -17,11 +17,11 @@ _TRAITS = Traits(creates_awakeables=True, waits_while_executing=True)
 
 def workers(owner: str = "worker", room: int = 10) -> Capacity:
     """What a worker with room for jobs and tasks can claim."""
-    return Capacity(owner, {GRAPHS: room, "default": room}, {JOB: _TRAITS, LANE: _TRAITS})
+    return Capacity(owner, {ENGINE_QUEUE: room, "default": room}, {JOB: _TRAITS, LANE: _TRAITS})
 
 
 def job(id: str) -> StartInstances:
-    return StartInstances(items=[NewInstance(DEFINITION, "{}", id, True, 1, "run", GRAPHS, lane=JOB, kind="job")])
+    return StartInstances(items=[NewInstance(DEFINITION, "{}", id, True, 1, "run", ENGINE_QUEUE, lane=JOB, kind="job")])
 
 
 def tasks(job: Claim, *ids: str) -> Any:

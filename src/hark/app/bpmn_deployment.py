@@ -10,7 +10,7 @@ from typing import Any
 
 from hark.kernel.requests import Deploy
 from hark.model.errors import InvalidDefinition, InvalidInput
-from hark.model.lanes import BPMN, GRAPHS
+from hark.model.lanes import BPMN, ENGINE_QUEUE
 from hark.model.names import check_name
 from hark.model.problem import Problem
 from hark.model.trigger import Trigger
@@ -36,7 +36,7 @@ def _request(process: BpmnSpec, xml: str, now: int) -> Deploy:
     return Deploy(
         name=process.id,
         kind=BPMN,
-        queue=GRAPHS,
+        queue=ENGINE_QUEUE,
         initial="" if process.none_start is None else START,
         source=source,
         # Of the text and of what was read from it: a later version of Hark may read more.

@@ -23,19 +23,17 @@ from hark.engine.turns.reply import Reply
 from hark.kernel.requests import CommitNote, RecordOrigin
 from hark.model.errors import InvalidInput
 from hark.model.job_report import JobReport
-from hark.model.json import check_text, dump
 from hark.model.lanes import gate_lane, lane_name_problem
 from hark.model.masking import masked
-from hark.model.names import check_name, is_name, micros
+from hark.model.names import check_name, is_name
 from hark.model.nats import NatsReport
 from hark.model.notes import NoteAwakeable
 from hark.model.outside import FetchedTask
 from hark.model.page import Page
-from hark.model.schema import compile_schema
 from hark.model.task_lease import parse_lease
 from hark.model.tokens import digest
 from hark.model.values import Awakeable, DefinitionView, Event, Schedule, Token
-from hark.programs.functions.function_context import checked_names
+from hark.programs import effects
 from hark.store import connect, reads
 from hark.store import statements as sql
 from hark.store.protocol import Store, Unmigrated
@@ -274,20 +272,9 @@ class DoorAccess:
         task_id, epoch = parse_lease(lease)
         if not task_id.startswith(f"{run}."):
             raise InvalidInput(f"HARK_JOB is {run!r}, and HARK_LEASE that of a task of another job. Do not set them.")
-        names = checked_names(assignees)
-        note = NoteAwakeable(
-            task_id,
-            epoch,
-            run_id=run,
-            place=place,
-            task=task,
-            timeout=None if timeout is None else micros(timeout, "timeout", zero=False),
-            nonce=secrets.token_urlsafe(12),
-            title=None if title is None else check_text(title, "title"),
-            description=None if description is None else check_text(description, "description"),
-            schema=compile_schema(schema)[0],
-            assignees=dump(names) if names else None,
-        )
+        fields, _ = effects.question(timeout, title, description, schema, assignees)
+        nonce = secrets.token_urlsafe(12)
+        note = NoteAwakeable(task_id, epoch, run_id=run, place=place, task=task, nonce=nonce, **fields)
         return self.app._ask(CommitNote(note=note), lambda made: str(made.id))
 
     @property

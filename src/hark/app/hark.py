@@ -155,7 +155,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._nats = NatsOption(self._clerk, self._max_payload)
         self._nats.use(nats)
         self._links = AnswerLinks(secret, base_url, self._clerk.now)
-        self._clerk.beside.append(lambda: self._links.follow(lambda: self._clerk.store))
+        self._clerk.background.append(lambda: self._links.follow(lambda: self._clerk.store))
         self._registry = Registry()
         self._registry.add_lane(JOB, LazyProgram(TASK_TRAITS, load_job_program))
         self._registry.add_lane(BPMN, LazyProgram(TASK_TRAITS, load_bpmn_program))
@@ -177,7 +177,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
             url=lambda: connect.shared_url(self.url),
             schema=lambda: self._schema,
             open_awakeables=lambda task: self._read(lambda store: pending(store, task)),
-            lease=self._services.pulse,
+            lease=self._services.lease_relay,
         )
 
     # -- open, close ------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class NatsOption:
         self._max_payload = max_payload
         self.options: Nats | None = None
         self.connects = True  # False for a command that looks, or makes one call: it must not become the reader
-        clerk.beside.append(self._run)
+        clerk.background.append(self._run)
 
     def use(self, nats: object) -> None:
         """Set the option: `Nats(…)`, or a URL, which leaves the other options as they are; None changes nothing.

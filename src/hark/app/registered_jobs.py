@@ -17,7 +17,7 @@ from hark.engine.worker.registry import LaneProgram
 from hark.kernel.requests import Deploy
 from hark.model import json
 from hark.model.errors import InvalidDefinition
-from hark.model.lanes import GRAPHS
+from hark.model.lanes import ENGINE_QUEUE
 from hark.model.problem import Problem
 from hark.model.trigger import Trigger, new_schedule
 
@@ -86,7 +86,7 @@ class RegisteredJobs:
         request = Deploy(
             name=job.name,
             kind="job",
-            queue=GRAPHS,
+            queue=ENGINE_QUEUE,
             initial="start",
             source=job.source,
             digest=job.digest,

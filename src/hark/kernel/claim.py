@@ -20,7 +20,7 @@ from hark.kernel.inbox import NO_SIGNALS, load_inboxes, read_before, read_waits
 from hark.kernel.requests import Capacity, Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import ChildRow, Claim, WaitRow
-from hark.model.lanes import GRAPHS, INTERPRETED
+from hark.model.lanes import ENGINE_QUEUE, INTERPRETED
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ async def _claim(
         for queue, size in sizes.items():
             reach = max(size, _PAST_REFUSED) if turn.buckets.refused else size
             if size:
-                interpreted = queue == GRAPHS
+                interpreted = queue == ENGINE_QUEUE
                 lanes += [(queue, lane, reach) for lane in capacity.lanes if (lane in INTERPRETED) is interpreted]
         if not lanes:  # no slot, or no code: a worker without code must not ask again and again
             pending.left_claimable = pending.backlog = pending.made_claimable or bool(capacity.lanes)

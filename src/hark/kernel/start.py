@@ -18,7 +18,7 @@ from hark.kernel.runs import bpmn_starts
 from hark.model import json
 from hark.model.decisions import NewInstance, NewTask
 from hark.model.errors import Duplicate, HarkError, InvalidInput, NotFound
-from hark.model.lanes import BPMN, GRAPHS, INTERPRETED, code_lane
+from hark.model.lanes import BPMN, ENGINE_QUEUE, INTERPRETED, code_lane
 from hark.model.names import from_micros, new_id
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted, Taken
@@ -236,7 +236,7 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
     if due is not None:
         turn.result.pending.due(due)
     # The queue of a job is that of its tasks; the job itself is in the queue of the interpreters.
-    queue = GRAPHS if definition.lane in INTERPRETED else item.queue or definition.queue
+    queue = ENGINE_QUEUE if definition.lane in INTERPRETED else item.queue or definition.queue
     step = item.step or definition.initial
     turn.rows[item.id] = LockedRow(item.id, "runnable", 0, False, definition.kind)
     turn.result.pending.lanes.add((queue, definition.lane))

@@ -13,7 +13,7 @@ from typing import Final
 JOB: Final = "job"  # the interpreter of jobs: every worker has it
 BPMN: Final = "bpmn"  # the interpreter of processes: every worker has it
 SHELL: Final = "task:shell"  # a task that runs a shell command
-GRAPHS: Final = "hark.graphs"  # the queue of everything that an interpreter runs; every worker serves it
+ENGINE_QUEUE: Final = "hark.graphs"  # the queue of everything that an interpreter runs; every worker serves it
 INTERPRETED: Final = frozenset({JOB, BPMN})  # the lanes of that queue, each with the name of its kind of definition
 
 ON_EVERY_WORKER: Final = INTERPRETED | {SHELL}  # what Hark's own workers can run, whatever code they have

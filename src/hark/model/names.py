@@ -15,7 +15,7 @@ from random import Random
 from time import time_ns
 
 from hark.model.errors import InvalidInput
-from hark.model.lanes import GRAPHS
+from hark.model.lanes import ENGINE_QUEUE
 
 NAME_BYTES = 255
 SECOND = 1_000_000
@@ -57,8 +57,10 @@ def check_name(name: str, what: str) -> str:
 
 def check_queue(queue: str) -> str:
     """The name of a queue; raises InvalidInput unless `check_name` accepts it, or if it is the engine's own queue."""
-    if queue == GRAPHS:
-        raise InvalidInput(f"The queue {GRAPHS!r} belongs to the engine: every worker serves it. Use another name.")
+    if queue == ENGINE_QUEUE:
+        raise InvalidInput(
+            f"The queue {ENGINE_QUEUE!r} belongs to the engine: every worker serves it. Use another name."
+        )
     return check_name(queue, "queue name")
 
 

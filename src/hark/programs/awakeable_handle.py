@@ -1,4 +1,4 @@
-"""AwakeableHandle: what `ctx.awakeable` and `task.awakeable` return, an awakeable in the code that created it."""
+"""AwakeableHandle: the result of `ctx.awakeable` and `task.awakeable`, an awakeable in the code that created it."""
 
 from __future__ import annotations
 

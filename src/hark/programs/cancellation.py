@@ -1,4 +1,4 @@
-"""Cancellation: which asyncio tasks the engine has cancelled, because what runs in them does not count any more (X8).
+"""Record which asyncio tasks the engine has cancelled, because what runs in them does not count any more (X8).
 
 `Task.cancelling()` does not say so: before Python 3.13, a TaskGroup that fails leaves the task that it is in marked as
 cancelled, and the error of the user's code would be taken for the end of its activation.
@@ -20,6 +20,6 @@ def cancel(task: asyncio.Task[Any]) -> None:
 
 
 def is_cancelled() -> bool:
-    """Whether the engine has cancelled the task that calls this."""
+    """Return True if the engine has cancelled the asyncio task that calls this."""
     task = asyncio.current_task()
     return task is not None and task in _cancelled

@@ -1,16 +1,19 @@
-"""Check the arguments of an effect and build it, for the contexts of steps and of functions.
+"""Check the arguments of an effect or a question and build it, for the contexts of steps, functions and tasks.
 
-Both contexts accept and refuse the same arguments. An effect is applied by the kernel, in the turn that commits it.
+All contexts accept and refuse the same arguments. An effect is applied by the kernel, in the turn that commits it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hark.model import json
 from hark.model.decisions import SendBroadcast, SendSignal, Settle
-from hark.model.errors import PayloadTooLarge
-from hark.model.names import check_awakeable_id, check_name
+from hark.model.errors import InvalidInput, PayloadTooLarge
+from hark.model.names import check_awakeable_id, check_name, micros
+from hark.model.outcomes import Duration
+from hark.model.schema import compile_schema
 
 MAX_PROGRESS = 1 << 14  # bytes of JSON
 
@@ -58,6 +61,29 @@ def progress(value: Any) -> str:
             limit=MAX_PROGRESS,
         )
     return text
+
+
+def question(
+    timeout: Duration | None, title: str | None, description: str | None, schema: Any, assignees: Any
+) -> tuple[dict[str, Any], Callable[[str], Any]]:
+    """The checked fields of a new awakeable, and what reads its answer."""
+    stored, decode = compile_schema(schema)
+    names = _assignees(assignees)
+    return {
+        "timeout": None if timeout is None else micros(timeout, "timeout", zero=False),
+        "title": None if title is None else json.check_text(title, "title"),
+        "description": None if description is None else json.check_text(description, "description"),
+        "schema": stored,
+        "assignees": json.dump(names) if names else None,
+    }, decode
+
+
+def _assignees(names: Any) -> list[str]:
+    if names is None:
+        return []
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise InvalidInput(f"assignees={names!r}: give a list of names, or None for anyone.")
+    return [check_name(name, "assignee") for name in names]
 
 
 def _answerer(by: str) -> str:

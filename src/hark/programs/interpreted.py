@@ -1,4 +1,4 @@
-"""Fail an activation of a job or of a process: what the two interpreters share."""
+"""Fail an activation of a job or of a process, for both interpreters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _RETRY_DELAY: Final = 1_000_000  # µs: the store did not answer a read
 
 
 def recover(claim: Claim, error: BaseException, *, keeps_undo: bool) -> Decision:
-    """An activation could not be carried out. When the store did not answer, it is repeated; otherwise the instance
-    fails, and can be retried from where it was."""
+    """Decide about an activation that could not be carried out. When the store did not answer, it is repeated;
+    otherwise the instance fails, and can be retried from where it was."""
     failure = failure_of(error)
     if isinstance(error, StoreUnavailable):
         return Decision("retry", claim.step, claim.state, Redo(_RETRY_DELAY), failure=failure)

@@ -1,4 +1,4 @@
-"""Path coverage: which sequence flows of a process its instances took, from the events `moved` in the feed.
+"""Path coverage: counts the sequence flows of a process that its instances took, from the events `moved` in the feed.
 
 `Harness.coverage` and `pytest --hark-coverage` show it.
 """
@@ -38,7 +38,7 @@ class CoveredFlow:
 
 @dataclass(frozen=True, slots=True)
 class PathCoverage:
-    """Which sequence flows of a process were taken. `str()` lists those that were not.
+    """The sequence flows of a process, and how often each was taken. `str()` lists those that were not.
 
     Attributes:
         process: The id of the process.

@@ -1,4 +1,4 @@
-"""What the diagram of a process is made of: its file, and the tokens, waits, incidents and history of an instance."""
+"""Draw the diagram of a process from its file, and the tokens, waits, incidents and history of an instance."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def xml_of(store: Store, name: str, version: int) -> str:
 
 
 async def marks_of(store: Store, instance: Instance) -> Marks:
-    """Where a process instance is and was."""
+    """The marks of a process instance on its diagram: where it is and was."""
     visited, taken = await _history(store, instance.id)
     return Marks(
         tokens=Counter(instance.state["tokens"]),
@@ -48,7 +48,7 @@ def _elements_of(waits: Iterable[Wait]) -> set[str]:
 
 
 async def _history(store: Store, id: str) -> tuple[Counter[str], Counter[str]]:
-    """How often each element was entered, and each sequence flow taken, according to the events that are kept."""
+    """The number of times each element was entered, and each flow taken, according to the events that are kept."""
     visited: Counter[str] = Counter()
     taken: Counter[str] = Counter()
     seq, left = 2**63 - 1, _MOST_EVENTS

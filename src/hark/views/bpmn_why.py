@@ -1,5 +1,4 @@
-"""Why a process is where it is: its tokens by the names of their elements, its incidents, and service tasks whose
-handler no worker has."""
+"""Explain where a process is: the elements of its tokens, its incidents, and service tasks that no worker can run."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _MAX_SHOWN = 20  # elements, incidents and tasks that are shown
 
 @dataclass(frozen=True)
 class BpmnPosition:
-    """Where a process is.
+    """The position of a process.
 
     Attributes:
         names: The names of its elements, by id; those without a name are left out.
@@ -42,7 +41,7 @@ class BpmnPosition:
         return repr(element) if name is None or name == element else f"{name!r} ({element})"
 
     def text(self) -> str:
-        """Where its tokens are, as a sentence; empty if there are none."""
+        """The elements where its tokens are, as a sentence; empty if there are none."""
         counts = Counter(self.tokens)
         shown = [
             self.label(element) if count == 1 else f"{self.label(element)} ({count} times)"
@@ -65,7 +64,7 @@ class BpmnPosition:
 
 
 async def read_position(store: Store, row: WhyInstance) -> BpmnPosition:
-    """Where a process is, from its row and its definition."""
+    """Read the position of a process from its row and its definition."""
     rows = await store.read(reads.read_instances, ids=[row.id])
     if not rows:
         raise no_instance(row.id)  # removed by retention since its id was read

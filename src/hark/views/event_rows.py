@@ -17,5 +17,5 @@ def event(row: EventRow) -> Event:
 
 
 def is_cut(rows: Sequence[EventRow]) -> bool:
-    """Whether the page ended because its events are large."""
+    """Return True if the page ended because its events are large."""
     return sum(len(row.data.encode()) for row in rows if row.data is not None) >= listing.MAX_BYTES

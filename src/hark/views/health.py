@@ -19,7 +19,7 @@ _LATE = 10_000_000  # µs: a live worker fires what is due within 50 ms
 
 
 async def facts(store: Store) -> dict[str, Any]:
-    """A constant number of reads; the counts include all unfinished instances."""
+    """Read the facts with a constant number of reads; the counts include all unfinished instances."""
     before = time.time_ns() // 1000
     now = await store.time()
     skew = now - (before + time.time_ns() // 1000) // 2
@@ -58,7 +58,7 @@ async def facts(store: Store) -> dict[str, Any]:
         "next_tick": from_micros(min(row.next_due for row in scheduled)) if scheduled else None,
         "late_schedules": sum(row.late for row in scheduled),
         "refused_schedules": sum(row.refused for row in scheduled),
-        "codeless_schedules": _nobody_starts(scheduled, newest, [row.definitions for row in live]),
+        "codeless_schedules": _codeless_schedules(scheduled, newest, [row.definitions for row in live]),
     }
 
 
@@ -66,10 +66,10 @@ def _wait(wait: Wait) -> dict[str, Any]:
     return {"instance_id": wait.instance_id, "kind": wait.kind, "name": wait.name, "since": wait.since}
 
 
-def _nobody_starts(
+def _codeless_schedules(
     scheduled: list[reads.ScheduledRow], newest: dict[str, Any], live: list[str]
 ) -> list[dict[str, Any]]:
-    """What schedules start and no live worker can run."""
+    """The definitions that schedules start and no live worker can run."""
     found = []
     for row in scheduled:
         version, kind, *_, undeployed_at = newest.get(row.definition, (0, "", 0))

@@ -1,4 +1,4 @@
-"""Views: rows of the store as the values that callers get. Reads only, on the store's read connections."""
+"""Turn rows of the store into the values that callers get. Reads only, on the store's read connections."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _states_of_bpmn(rows: Sequence[reads.InstanceRow]) -> dict[str, Any]:
 
 
 async def get(store: Store, target: str) -> Instance:
-    """One instance. `NotFound` when no instance has this id or key."""
+    """Read an instance. `NotFound` when no instance has this id or key."""
     id = await find(store, target)
     found = await instances(store, [id])
     if id not in found:

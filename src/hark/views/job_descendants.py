@@ -1,6 +1,5 @@
-"""What runs and waits below the tasks of a job: the items of a map, the instance of a `workflow` task, and what those
-have started. Two reads per level.
-"""
+"""Find what runs and waits below the tasks of a job: the items of a map, the instance of a `workflow` task, and what
+those have started. Two reads per level."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hark.model.activation import KINDS
-from hark.model.lanes import GRAPHS, ON_EVERY_WORKER, what_runs
+from hark.model.lanes import ENGINE_QUEUE, ON_EVERY_WORKER, what_runs
 from hark.model.values import PARKED
 from hark.store import reads
 from hark.store.protocol import Store
@@ -19,7 +18,7 @@ _MOST_LEVELS = 8
 
 
 class LiveWorkers:
-    """What the live workers on a store can run."""
+    """The lanes and queues that the live workers on a store can run."""
 
     def __init__(self, live: Iterable[WorkerRow], here: Container[str]) -> None:
         """`here`: the lanes that a worker of this process can run, which may not be in the store yet."""
@@ -27,26 +26,26 @@ class LiveWorkers:
         self._here = here
 
     def missing(self, lane: str, queue: str) -> str | None:
-        """Why no worker claims what is in this lane and queue; None if one does."""
+        """The reason why no worker claims what is in this lane and queue; None if one does."""
         if lane in self._here:
             return None
         able = [row for lanes, row in self._workers if lane in lanes]
         if not able:
             return "No Hark worker is running." if lane in ON_EVERY_WORKER else f"No worker has {what_runs(lane)}."
-        if queue != GRAPHS and not any(serves(row, queue) for row in able):
+        if queue != ENGINE_QUEUE and not any(serves(row, queue) for row in able):
             return f"No worker that has {what_runs(lane)} serves the queue {queue!r}."
         return None
 
 
 async def live_workers(store: Store, here: Container[str]) -> LiveWorkers:
-    """A worker that was killed counts until its lease ends."""
+    """Read the live workers. A worker that was killed counts until its lease ends."""
     now = await store.time()
     return LiveWorkers((row for row in await store.read(reads.all_workers) if row.until >= now), here)
 
 
 @dataclass
 class Below:
-    """What is below one task.
+    """The instances below one task.
 
     Attributes:
         waits: What its descendants wait for, besides their own children.
@@ -60,8 +59,8 @@ class Below:
 
 
 async def read_below(store: Store, waits: Mapping[str, Sequence[OpenWait]], workers: LiveWorkers) -> dict[str, Below]:
-    """What is below these tasks, by the id of the task; `waits` are their open waits. A task without unfinished
-    children is not in it."""
+    """Find the instances below these tasks, by the id of the task; `waits` are their open waits. A task without
+    unfinished children is not in the result."""
     found: dict[str, Below] = {}
     level = {wait.id: task for task, open in waits.items() for wait in open if wait.kind == "children"}
     for _ in range(_MOST_LEVELS):

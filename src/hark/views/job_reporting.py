@@ -9,7 +9,7 @@ from typing import Any
 
 from hark.kernel.wait_kinds import WAIT_KINDS, WaitContext
 from hark.model import json
-from hark.model.activation import KINDS
+from hark.model.activation import KINDS, WaitRow
 from hark.model.errors import InvalidInput, NotFound, no_instance
 from hark.model.job_report import JobReport, TaskReport, TaskWait
 from hark.model.lanes import JOB, SHELL, agent_lane, gate_lane, task_lane
@@ -29,7 +29,6 @@ from hark.store.reads import InstanceRow, OpenWait
 from hark.store.statements import AwakeableRow
 from hark.views import instance_views
 from hark.views.job_descendants import Below, LiveWorkers, live_workers, read_below
-from hark.views.why import armed_wait, command_text
 
 _MOST_WAITS = 20  # shown of one task: a map may have thousands
 _APPROVE = '{"action": "approve"}'
@@ -128,7 +127,7 @@ async def _questions(store: Store, waits: Iterable[Sequence[OpenWait]]) -> dict[
 def _note(
     job: Instance, task: TaskSpec, row: InstanceRow, phase: str, workers: LiveWorkers, below: Below
 ) -> str | None:
-    """Why a task that could run does not, or something below it: no worker has what it needs."""
+    """The reason why a task that could run does not, or something below it: no worker has what it needs."""
     if below.missing:
         one, reason = below.missing[0]
         return reason if one.id.startswith(f"{job.id}.") else f"{one.definition} {one.id}: {reason}"
@@ -170,3 +169,14 @@ def _wake(wait: OpenWait, question: AwakeableRow | None) -> str | None:
     example = _APPROVE if schema is None else example_answer(json.load(schema))
     words = WAIT_KINDS[wait.kind].wake_command(armed_wait(wait), WaitContext(wait.instance_id, example=example))
     return None if words is None else command_text(*words)
+
+
+def armed_wait(wait: OpenWait) -> WaitRow:
+    each = wait.remaining == 0  # a wait that counts its children is answered when none is left
+    return WaitRow(
+        wait.id, wait.place, wait.kind, wait.name, wait.key, wait.deadline, wait.remaining, None, answers_each=each
+    )
+
+
+def command_text(*words: str) -> str:
+    return " ".join(["hark", *map(shlex.quote, words)])

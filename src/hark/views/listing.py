@@ -1,4 +1,4 @@
-"""Pages of instances, newest first: which index drives a page, and where the page ends.
+"""Read pages of instances, newest first: choose the index that drives a page, and the end of the page.
 
 One filter drives the read of a page and the others are checked row by row, so a page costs as much as the driving
 filter has rows. The filter with the fewest rows drives; to find it costs one bounded count for each.
@@ -36,7 +36,7 @@ Read = Callable[[], Awaitable[Sequence[Listed]]]
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What `list` is asked for, checked. Times in µs; both ends are exclusive."""
+    """The filters of `list`, checked. Times in µs; both ends are exclusive."""
 
     status: str | None = None
     definition: str | None = None
@@ -65,7 +65,7 @@ async def page(store: Store, filters: Filters, limit: int, after: str | None) ->
 
 
 async def _place(store: Store, filters: Filters, after: str | None) -> dict[str, Any]:
-    """Between which rows the page is: behind the last row of the page before, and between the two times."""
+    """The rows between which the page is: behind the last row of the page before, and between the two times."""
     at = (filters.created_before, -_EVER, "")
     if after is not None:
         rows = await store.read(reads.position, id=after)

@@ -1,4 +1,4 @@
-"""What an instance in a backoff waits for: the next attempt of a step or a run, and why the last one failed (X9)."""
+"""Find the next attempt of a step or a run that an instance in a backoff waits for, and the last failure (X9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of a run: of a job or process and of all its tasks, as one history and as one stream.
+"""Read the events of a run: of a job or process and of all its tasks, as one history and as one stream.
 
 Its cursors are those of the events of all instances (invariant 17). A client that follows a run reads its past by the
 run; new events are found by one scan of the newest events of all instances, for all runs that are followed.
@@ -30,14 +30,14 @@ def task_range(id: str) -> tuple[str, str]:
 
 
 def is_part(id: str, run: str) -> bool:
-    """Whether this is the id of the job, or can be that of one of its tasks."""
+    """Return True if this is the id of the job, or can be that of one of its tasks."""
     low, high = task_range(run)
     return id == run or low <= id < high
 
 
 def run_of(event: Event, runs: Iterable[str]) -> str | None:
-    """To which of these runs an event belongs that `scan` has found for them. If the id of a run is like that of a task
-    of another one, the longer one has no such task: it has the id."""
+    """The run out of these to which an event belongs that `scan` has found for them. If the id of a run is like that of
+    a task of another one, the longer one has no such task: it has the id."""
     return max((run for run in runs if is_part(event.instance_id, run)), key=len, default=None)
 
 
@@ -98,8 +98,8 @@ async def _ended(store: Store, ids: list[str]) -> set[str]:
 
 
 async def _has_events(store: Store, id: str, after: Cursor) -> bool:
-    """Whether a job that has ended has events behind this cursor: also those of turns that cannot be read yet, because
-    an older one is still running."""
+    """Return True if a job that has ended has events behind this cursor: also those of turns that cannot be read yet,
+    because an older one is still running."""
     low, high = task_range(id)
     tx, seq = after
     return bool(

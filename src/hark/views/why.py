@@ -1,4 +1,5 @@
-"""Why an instance is where it is (D7): what it waits for, what would wake it, what blocks it, what almost woke it.
+"""Explain why an instance is where it is (D7): what it waits for, what would wake it, what blocks it, what almost woke
+it.
 
 Reads only, outside the turns, a constant number of statements. Near misses come from four places: its own inbox (a
 signal it does not wait for), `misses` (signals that were not stored), the latest signals of other instances and the
@@ -7,16 +8,15 @@ broadcasts since it was started. The commands in the texts are those of doors/cl
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
-from hark.model.activation import KINDS, WaitRow
+from hark.model.activation import KINDS
 from hark.model.errors import no_instance
-from hark.model.lanes import BPMN, GRAPHS, INTERPRETED, JOB, ON_EVERY_WORKER, what_runs
+from hark.model.lanes import BPMN, ENGINE_QUEUE, INTERPRETED, JOB, ON_EVERY_WORKER, what_runs
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
@@ -25,6 +25,7 @@ from hark.store.protocol import Store
 from hark.store.reads import Miss, OpenWait, WhyInstance, WorkerRow
 from hark.store.statements import AwakeableRow
 from hark.views import instance_views, job_reporting, run_events
+from hark.views.job_reporting import armed_wait, command_text
 from hark.views.next_attempts import NextAttempt, next_attempts
 from hark.views.worker_info import heartbeat, name_of, serves
 
@@ -35,7 +36,8 @@ _MAX_SHOWN = 20  # near misses shown
 
 
 async def explain(store: Store, target: str, here: Container[str]) -> Why:
-    """`here`: the lanes that a worker of this process can run, which may not be in the store yet."""
+    """Explain the instance with this id or key. `here`: the lanes that a worker of this process can run, which may not
+    be in the store yet."""
     id = await instance_views.find(store, target)
     found = await store.read(reads.why_instance, id=id)
     if not found:
@@ -79,7 +81,7 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
 async def _position(
     store: Store, row: WhyInstance, children: Mapping[str, list[UnfinishedChild]], here: Container[str]
 ) -> tuple[BpmnPosition, list[Blocker]]:
-    """Where a process is, and what keeps parts of it from going on."""
+    """The position of a process, and what keeps parts of it from going on."""
     from hark.views import bpmn_why  # only programs with processes need it
 
     position = await bpmn_why.read_position(store, row)
@@ -99,7 +101,7 @@ async def _next_attempts(store: Store, row: WhyInstance, waits: Sequence[OpenWai
 
 
 def _name(row: WhyInstance) -> str:
-    """How people would address it."""
+    """The name by which people address it."""
     return row.key if row.key is not None and row.holds_key else row.id
 
 
@@ -130,20 +132,13 @@ def _summary(
 
 
 def _said_by_handler(row: WhyInstance) -> str:
-    """What the handler of a task said with its last heartbeat, and why it paused."""
+    """The details of the last heartbeat of the handler of a task, and the reason of its pause."""
     if row.task_state is None or row.status in TERMINAL:
         return ""
     state = json.load(row.task_state)
     pause = state.get("paused") if row.status == "runnable" and isinstance(state, dict) else None
     paused = "" if pause is None else f" Its handler paused: {pause}."
     return paused + ("" if row.progress is None else f" Its last heartbeat said: {row.progress}.")
-
-
-def armed_wait(wait: OpenWait) -> WaitRow:
-    each = wait.remaining == 0  # a wait that counts its children is answered when none is left
-    return WaitRow(
-        wait.id, wait.place, wait.kind, wait.name, wait.key, wait.deadline, wait.remaining, None, answers_each=each
-    )
 
 
 # -- what it waits for ------------------------------------------------------------------------------
@@ -163,7 +158,7 @@ _TaskWaits = list[tuple[str, OpenWait]]  # with the name of the task
 
 
 async def _waits_of_tasks(store: Store, row: WhyInstance) -> _TaskWaits:
-    """What the tasks of a job or a process wait for; of any other instance nothing."""
+    """The waits of the tasks of a job or a process; of any other instance nothing."""
     if row.lane not in INTERPRETED or row.task_state is not None or row.status in TERMINAL:
         return []
     low, high = run_events.task_range(row.id)
@@ -182,13 +177,12 @@ async def _waiting_tasks(store: Store, row: WhyInstance, waits: _TaskWaits, now:
 
 
 async def _questions(store: Store, waits: Sequence[OpenWait]) -> dict[str | None, AwakeableRow]:
-    """The awakeables, by id."""
     ids = [wait.name for wait in waits if WAIT_KINDS[wait.kind].has_awakeable]
     return {asked.id: asked for asked in (await store.read(reads.read_awakeables, ids=ids) if ids else ())}
 
 
 def _question(asked: AwakeableRow) -> str:
-    """What an awakeable asks, and that an answer has to match a schema."""
+    """The question of an awakeable; it says so if an answer has to match a schema."""
     title = asked.title or ""
     if asked.schema is None:
         return title
@@ -222,15 +216,11 @@ def _waiting(
     )
 
 
-def command_text(*words: str) -> str:
-    return " ".join(["hark", *map(shlex.quote, words)])
-
-
 # -- what blocks it ---------------------------------------------------------------------------------
 
 
 def _last_heard_of(worker: WorkerRow | None, now: int) -> str:
-    """A worker that was killed looks alive until its lease ends, so say how old the news is."""
+    """The age of the last news of a worker: one that was killed looks alive until its lease ends."""
     beat = heartbeat(worker, now) if worker is not None else None
     if beat is None:
         return ""
@@ -273,7 +263,7 @@ async def _blockers(
 
 
 async def _blockers_of_tasks(store: Store, row: WhyInstance, here: Container[str]) -> list[Blocker]:
-    """Of a job: its tasks that could run and do not, because no worker has what they need."""
+    """The tasks of a job that could run and do not, because no worker has what they need."""
     if row.lane != JOB or row.task_state is not None or row.status != "awaiting_children":
         return []
     found = await job_reporting.report(store, row.id, here)
@@ -302,7 +292,7 @@ async def _blocked(
         text = "It is delayed." if attempt is None else f"{attempt.text(now)}."
         return Blocker("delayed", text, from_micros(row.due_at))
     if row.blocked_on is None:
-        if able and row.queue != GRAPHS and not any(serves(worker, row.queue) for worker in able):
+        if able and row.queue != ENGINE_QUEUE and not any(serves(worker, row.queue) for worker in able):
             text = f"It is in queue {row.queue!r}, which no worker with its code serves: start one with "
             return Blocker("queued", f"{text}`hark worker --queue {row.queue}=10 --app module:app`.")
         text = f"It waits for a free slot in queue {row.queue!r}; workers with its code: {len(able)}."
@@ -336,7 +326,7 @@ async def _misses(store: Store, row: WhyInstance, waits: Sequence[OpenWait]) -> 
 
 
 def _grouped(found: Iterable[NearMiss]) -> list[NearMiss]:
-    """One near miss for all of the same reason, kind, name and target, with their number; the latest first."""
+    """The near misses, one for all of the same reason, kind, name and target, with their number; the latest first."""
     groups: dict[tuple[str, ...], NearMiss] = {}
     for miss in sorted(found, key=lambda miss: miss.at, reverse=True):
         group = (miss.reason, miss.kind, miss.name, miss.target)

@@ -1,4 +1,4 @@
-"""What a worker records about itself with its lease, and the workers of a store as people see them (`hark workers`)."""
+"""Write what a worker records with its lease, and read the workers of a store for people (`hark workers`)."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def _version() -> str:
 
 
 def describe_worker(queues: dict[str, int], free: dict[str, int], lease: float) -> str:
-    """What the worker of this process records: where it runs, its slots and free slots by queue, and the seconds of its
+    """The information that the worker of this process records: its place, slots and free slots, and the seconds of its
     lease."""
     info = _Info(socket.gethostname(), os.getpid(), _version(), queues, free, lease)
     return msgspec.json.encode(info).decode()
 
 
 def describe_outside(name: str, lease: float) -> str:
-    """What the lease of a task that a worker outside has fetched records: the name of that worker."""
+    """The information that the lease of a task records that a worker outside has fetched: the name of that worker."""
     return msgspec.json.encode(_Info(host=name, lease=lease)).decode()
 
 
@@ -74,15 +74,15 @@ def _info(text: str | None) -> _Info:
 
 
 class Heartbeat(NamedTuple):
-    """When a worker with a valid lease was last heard of. It renews its lease three times in its length; a worker that
-    was killed looks alive until the lease ends."""
+    """The time since a worker with a valid lease was last heard of. The worker renews its lease three times in its
+    length; a worker that was killed looks alive until the lease ends."""
 
     ago: float
     """Seconds since its last renewal."""
     left: float
     """Seconds until its lease ends: then others take its work, if it is not renewed."""
     overdue: bool
-    """Whether it should have renewed its lease by now."""
+    """True if it should have renewed its lease by now."""
 
 
 def heartbeat(row: WorkerRow, now: int) -> Heartbeat | None:
@@ -95,7 +95,7 @@ def heartbeat(row: WorkerRow, now: int) -> Heartbeat | None:
 
 
 def lease_of(row: LeaseRow) -> float:
-    """How many seconds a renewal of this lease lasts; 0 if the worker has not recorded it."""
+    """The seconds that a renewal of this lease lasts; 0 if the worker has not recorded it."""
     return _info(row.info).lease
 
 
@@ -108,6 +108,6 @@ def name_of(row: WorkerRow) -> str:
 
 
 def serves(row: WorkerRow, queue: str) -> bool:
-    """Whether the worker works on this queue; assumed if it has not recorded its queues."""
+    """Return True if the worker works on this queue; assumed if it has not recorded its queues."""
     queues = _info(row.info).queues
     return not queues or queue in queues

@@ -116,7 +116,7 @@ class _Process:
         self._waits: dict[str, WaitRow] = {}
         self._now = 10**15
 
-    async def process(self, definition: str, version: int) -> BpmnGraph:
+    async def bpmn_graph(self, definition: str, version: int) -> BpmnGraph:
         return self._graph
 
     async def outputs(self, ids: Iterable[str]) -> dict[str, TaskOutput]:

@@ -36,7 +36,7 @@ class Worker(Script):
         spec = JobSpec("j", (TaskSpec("charge", handler="h", retry=RetrySpec(3)),))
         self.tasks = JobGraph(spec) if job else task_graph(SPEC)
 
-    async def graph(self, definition: str, version: int) -> JobGraph:
+    async def job_graph(self, definition: str, version: int) -> JobGraph:
         return self.tasks
 
     async def variables(self, process: str, epoch: int, since: int) -> Mapping[str, Any]:

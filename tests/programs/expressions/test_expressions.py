@@ -227,7 +227,6 @@ def test_a_template_is_a_value_or_a_text() -> None:
     assert compile_template("{{ inputs.list }}").render_text(VARIABLES) == "[3,1,2]"
     assert compile_template("n={{ inputs.count }} {{inputs.none}}").render(VARIABLES) == "n=3 null"
     assert compile_template("plain }} text").render({}) == "plain }} text"
-    assert compile_template("plain").is_constant
     assert compile_template("-f '{{ '{{' }}.Names}}'").render({}) == "-f '{{.Names}}'"
     with pytest.raises(ExpressionError, match=r"To write \{\{ itself"):
         compile_template("docker ps -f '{{.Names}}'")

@@ -52,7 +52,7 @@ class _Services:
         self._graph = graph
         self._rows = {row.id: row for row in rows}
 
-    async def graph(self, definition: str, version: int) -> JobGraph:
+    async def job_graph(self, definition: str, version: int) -> JobGraph:
         return self._graph
 
     async def outputs(self, ids: Iterable[str]) -> dict[str, TaskOutput]:

@@ -276,7 +276,7 @@ async def test_recover_after_a_checkpoint_keeps_it_and_consumes_what_came_after_
         await session.wait_for_signal("s", MINUTE)
         await session.checkpoint('"kept"')
         await session.wait_for_signal("s", MINUTE)
-        services = cast("TaskServices", SimpleNamespace(graph=AsyncMock(return_value=job_graph_of(session))))
+        services = cast("TaskServices", SimpleNamespace(job_graph=AsyncMock(return_value=job_graph_of(session))))
         decision = await TaskProgram("h", lambda task: None).recover(claim, services, ValueError("refused"))
     state = load_task_state(decision.state)
     assert (decision.label, state.attempt, state.period) == ("retry", 2, 2)

@@ -1,4 +1,4 @@
-"""TaskArrivals: wakes the calls of this process that wait for tasks, when there may be some.
+"""TaskArrivals: wakes the calls of this process that wait for tasks, when tasks may be available.
 
 A turn that makes rows claimable wakes them, and a hint from another process does. It is only a hint: a call
 that is woken asks the store again.
@@ -22,7 +22,7 @@ class TaskArrivals:
 
     @contextlib.contextmanager
     def listen(self, lanes: tuple[str, ...]) -> Iterator[asyncio.Event]:
-        """An event of the running loop that is set whenever there may be tasks. `lanes` are those asked for."""
+        """Return an event of the running loop that is set whenever tasks of these lanes may be available."""
         event = asyncio.Event()
         with self._lock:
             self._waiting[event] = asyncio.get_running_loop()
@@ -34,12 +34,12 @@ class TaskArrivals:
                 del self._waiting[event], self._lanes[event]
 
     def awaits(self, lane: str) -> bool:
-        """Whether a call of this process waits for tasks of this lane."""
+        """Return True if a call of this process waits for tasks of this lane."""
         with self._lock:
             return any(lane in lanes for lanes in self._lanes.values())
 
     def notify(self) -> None:
-        """There may be tasks."""
+        """Wake the calls that wait for tasks of these lanes."""
         if not self._waiting:
             return
         with self._lock:

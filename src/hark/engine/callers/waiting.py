@@ -90,7 +90,8 @@ class Waiters:
         return waiter
 
     def start_timeout(self, id: str, waiter: Waiter, seconds: float | None) -> None:
-        """Answer the reply with a TimeoutError if it still waits after so many seconds; None waits without a limit."""
+        """Answer the reply with a TimeoutError if it still waits after this many seconds; None: wait without a
+        limit."""
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, self._time_out, id, waiter, seconds)
 
@@ -100,11 +101,10 @@ class Waiters:
             answer_all([(reply, TimeoutError(text))])
 
     def has(self, id: str, waiter: Waiter) -> bool:
-        """True while this waiter waits."""
         return waiter in self._by_id.get(id, ())
 
     def remove(self, id: str, waiter: Waiter) -> bool:
-        """Stop waiting. False when this waiter had been removed before."""
+        """Stop waiting. Return False if this waiter had been removed before."""
         if not self.has(id, waiter):
             return False
         waiters = self._by_id[id]
@@ -114,15 +114,15 @@ class Waiters:
         return True
 
     def pop(self, id: str) -> list[Reply[Any]]:
-        """Stop waiting for this instance; the replies that did."""
+        """Stop waiting for this instance. Return the replies that waited."""
         return [reply for waiter in self._by_id.pop(id, ()) if (reply := waiter.reply) is not None]
 
     def clear(self) -> list[Reply[Any]]:
-        """Stop all waiting; the replies that did."""
+        """Stop all waiting. Return the replies that waited."""
         return [reply for id in list(self._by_id) for reply in self.pop(id)]
 
     def alive(self) -> _Waiting:
-        """The waiters whose reply is still held by a caller; the others are removed."""
+        """Return the waiters whose reply is still held by a caller; remove the others."""
         for id, waiters in list(self._by_id.items()):
             waiters[:] = [waiter for waiter in waiters if waiter.reply is not None]
             if not waiters:
@@ -226,7 +226,7 @@ class WaitingCallers:
                 self.for_levels.start_timeout(id, waiter, seconds)
 
     def after_turn(self, store: Store, ended: dict[str, End], *, keeps_statuses: bool) -> None:
-        """A turn of this process has ended these instances, and may have changed others."""
+        """Answer the callers after a turn of this process that ended these instances, and may have changed others."""
         if self._resolving:
             self._ended |= ended
         if self.for_ends:
@@ -235,18 +235,18 @@ class WaitingCallers:
             self._check_soon(store)
 
     def hint(self) -> None:
-        """Another process did something. From any thread."""
+        """Check soon: another process did something. From any thread."""
         self._hinted = self._hinted or self._resolving > 0
 
     def check_for_others(self, store: Store) -> None:
-        """Other processes may have ended or changed instances."""
+        """Check for instances that other processes ended or changed."""
         if self.for_ends:
             self._ends_too = True
         if self.for_ends or self.for_levels:
             self._check_soon(store)
 
     def _check_soon(self, store: Store) -> None:
-        """Check now, or once more when the check that runs has ended."""
+        """Check now, or once more when the running check has ended."""
         if self._checking:
             self._again = True
         else:
@@ -287,13 +287,12 @@ class WaitingCallers:
         answer_all(answers)
 
     def close(self, error: Exception) -> None:
-        """Answer every waiter with this error."""
         replies = [*(reply for *_, reply in self._take()), *self.for_ends.clear(), *self.for_levels.clear()]
         answer_all([(reply, error) for reply in replies])
 
 
 class _Found(Struct):
-    """What a check read about an instance."""
+    """The result of a check of one instance."""
 
     status: str
     instance: Instance | None = None
@@ -301,7 +300,7 @@ class _Found(Struct):
 
 
 async def _read_levels(store: Store, waiting: _Waiting) -> dict[str, _Found]:
-    """One statement for the statuses of all instances; the rest only for those that may have an answer."""
+    """Read the statuses of all instances with one statement; read the rest only for those that may have an answer."""
     found = {id: _Found(status) for id, status in await store.read(reads.statuses, ids=list(waiting))}
     # After the statuses: an instance that was finished by then has no open awakeable any more (invariant 11).
     asking = [id for id, waiters in waiting.items() if any(w.condition == AwakeableOpen() for w in waiters)]
@@ -316,7 +315,7 @@ async def _read_levels(store: Store, waiting: _Waiting) -> dict[str, _Found]:
 
 
 def _answer(id: str, condition: Condition, found: _Found | None) -> Any:
-    """What a waiter is answered with; None while it has to wait."""
+    """The answer to a waiter; None while it has to wait."""
     if found is None:
         return no_instance(id)
     match condition:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hark.engine.commands.lease_pulse import LeasePulse
+from hark.engine.commands.lease_relay import LeaseRelay
 from hark.engine.worker.lazy_program import LazyProgram
 from hark.engine.worker.registry import LaneProgram, Registry
 from hark.model.activation import TASK_TRAITS
@@ -16,7 +16,7 @@ from hark.model.lanes import SHELL, agent_lane, lane_name_problem
 
 @dataclass(frozen=True)
 class CommandStore:
-    """What a command needs to know of the store of its task.
+    """The part of the store of a task that a command needs.
 
     Attributes:
         url: Gives the URL by which another process reaches it; None if none can.
@@ -28,7 +28,7 @@ class CommandStore:
     url: Callable[[], str | None]
     schema: Callable[[], str]
     open_awakeables: Callable[[str], Awaitable[list[str]]]
-    lease: LeasePulse
+    lease: LeaseRelay
 
 
 def register_commands(registry: Registry, store: CommandStore, agents: Mapping[str, Sequence[str]]) -> None:
@@ -45,7 +45,7 @@ def register_commands(registry: Registry, store: CommandStore, agents: Mapping[s
 
 
 def check_agents(agents: object) -> dict[str, tuple[str, ...]]:
-    """The command lines of agents by type, as an app was given them.
+    """Check the command lines of agents by type, as an app was given them.
 
     Raises:
         InvalidInput: They are not, or a type has a name that a lane cannot have.

@@ -1,4 +1,4 @@
-"""CommandProgram: runs the tasks that are shell commands, and those of agents (J2).
+"""CommandProgram: runs the tasks that are shell commands or agents (J2).
 
 A command is a handler like any other (`programs/jobs/tasks/task_program.py`): retries, gates, timeouts and parks are
 the same. What is its own: the command line is rendered from the job, stdout is the output, lines of stderr are the
@@ -129,7 +129,7 @@ class CommandProgram(TaskProgram):
         return CommandLine(argv, env, stdin=task.text.encode(), scratch=str(directory))
 
     def _context_of(self, task: CommandContext) -> dict[str, Any]:
-        """What an agent finds in the file that `HARK_CONTEXT` names."""
+        """The context of an agent, which is the content of the file that `HARK_CONTEXT` names."""
         return {
             "job": task.run_id,
             "task": task.name,
@@ -143,8 +143,8 @@ class CommandProgram(TaskProgram):
         }
 
     async def _until_leased(self, session: TaskSession) -> None:
-        """The command had to end because the worker could not renew its lease in time. A lost lease is not an attempt:
-        if no other worker has taken the task, the command runs again.
+        """Wait until the worker has renewed its lease: the command had to end because it could not in time. A lost
+        lease is not an attempt: if no other worker has taken the task, the command runs again.
 
         Raises:
             TaskLost: Another worker has it, or it was cancelled.

@@ -1,4 +1,4 @@
-"""What a command sees of its task: variables, and a directory that lasts as long as the command.
+"""Give a command the environment of its task: variables, and a directory that lasts as long as the command.
 
 The directory has two files. `awakeables` counts what `hark awakeable create` creates in this run of the command: its
 first line names the period of the task, in which the nth one is the same however often the command runs, and each

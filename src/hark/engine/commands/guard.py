@@ -133,7 +133,7 @@ class CommandGuard:
     # -- ending -----------------------------------------------------------------------------------
 
     def _wait_for_an_end(self) -> None:
-        """Until the command has ended, or is to be ended."""
+        """Wait until the command has ended, or is to be ended."""
         while self._exit is None and not self._whole:
             limits = [] if self._prctl is not None else [_PARENT_CHECK]
             if self._lease_ends is not None:
@@ -223,7 +223,7 @@ class CommandGuard:
     # -- waiting ----------------------------------------------------------------------------------
 
     def _sleep(self, seconds: float | None, *, until_told: bool = False) -> None:
-        """Until a signal comes, the worker says something (with `until_told`) or the time is over."""
+        """Wait for a signal, a message of the worker (with `until_told`) or the end of this time."""
         watched = [self._wakeup, self._channel] if until_told else [self._wakeup]
         ready, _, _ = select.select(watched, [], [], seconds)
         if self._wakeup in ready:
@@ -268,7 +268,7 @@ def _received(channel: int) -> bytes:
 
 
 def _read_order(channel: int) -> dict[str, Any] | None:
-    """The first line; None when the worker has gone before it was complete."""
+    """The first line; None if the worker has gone before it was complete."""
     text = bytearray()
     while b"\n" not in text:
         part = _received(channel)
@@ -280,7 +280,7 @@ def _read_order(channel: int) -> dict[str, Any] | None:
 
 
 def _remove(directory: str) -> None:
-    """Remove a directory that has no folders in it."""
+    """Remove a directory without folders in it."""
     with suppress(OSError):
         for name in os.listdir(directory):
             os.unlink(os.path.join(directory, name))

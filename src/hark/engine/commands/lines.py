@@ -1,4 +1,4 @@
-"""LineSplitter: bytes as they are read, into lines of text that can be shown and stored."""
+"""LineSplitter: splits bytes, as they are read, into lines of text that can be shown and stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LineSplitter:
         self._rest = ""
 
     def feed(self, data: bytes, *, final: bool = False) -> list[str]:
-        """The lines that are complete with this data; with `final` also the last one, if it has no end."""
+        """Return the lines that are complete with this data; with `final` also the last one, if it has no end."""
         *lines, self._rest = (self._rest + self._decoder.decode(data, final)).split("\n")
         if final and self._rest:
             lines.append(self._rest)

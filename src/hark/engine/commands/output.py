@@ -1,4 +1,4 @@
-"""What becomes of the end of a command: its output, or why it failed. Pure."""
+"""Turn the end of a command into its output, or into the text of its failure. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def output_of(stdout: bytes) -> Any:
 
 
 def failure_text(end: CommandEnd, what: str, *, max_stdout: int) -> str | None:
-    """Why a command has failed, with the last lines of its stderr; None if it has not, or asks to be suspended.
+    """The reason why a command has failed, with the last lines of its stderr; None if it has not, or asks to be
+    suspended.
 
     Args:
         end: How it ended.
@@ -50,7 +51,7 @@ def failure_text(end: CommandEnd, what: str, *, max_stdout: int) -> str | None:
 
 
 def with_stderr(reason: str, stderr: str) -> str:
-    """Why a command has failed, and after it the last lines that it wrote to stderr."""
+    """This reason, followed by the last lines of stderr."""
     tail = "\n".join(stderr.strip().splitlines()[-_QUOTED_LINES:])
     return f"{reason}: {tail}" if tail else reason
 

@@ -36,7 +36,7 @@ class PipeReader:
             await self._readable()
 
     def finish(self) -> None:
-        """The command has ended: what is in the pipe now is the rest."""
+        """Read the rest, which is what the pipe holds now that the command has ended."""
         self._writers_ended = True
         self._look.set()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hark.engine.commands import guard
-from hark.engine.commands.lease_pulse import LeasePulse
+from hark.engine.commands.lease_relay import LeaseRelay
 from hark.engine.commands.lines import LineSplitter
 from hark.engine.commands.pipes import PipeReader, PipeWriter
 
@@ -30,7 +30,7 @@ _USE_PRCTL = True  # tests set it to False: as on platforms that have none
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What to run: the program with its arguments, its whole environment, its directory, and its stdin.
+    """The program to run with its arguments, its whole environment, its directory, and its stdin.
 
     `scratch` is a directory without folders in it that is removed when the command has ended.
     """
@@ -44,7 +44,7 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class CommandEnd:
-    """How a command ended.
+    """The end of a command.
 
     `exit` is its exit code, or the negative number of the signal that ended it. `stdout` is cut at the limit, and
     `stdout_bytes` is what it wrote in all. `stderr_tail` is the end of its stderr. `lease_lost`: its guard ended it,
@@ -73,7 +73,7 @@ async def run_command(
     on_stderr: OnLine,
     timeout: float | None = None,
     grace: float = GRACE,
-    lease: LeasePulse | None = None,
+    lease: LeaseRelay | None = None,
 ) -> CommandEnd:
     """Run a command to its end.
 
@@ -116,7 +116,7 @@ class _Running:
     """A command that runs, with the tasks that serve it."""
 
     def __init__(
-        self, command: CommandLine, max_stdout: int, on_stderr: OnLine, grace: float, lease: LeasePulse | None
+        self, command: CommandLine, max_stdout: int, on_stderr: OnLine, grace: float, lease: LeaseRelay | None
     ) -> None:
         self.lease_lost = False
         self.exit: int | None = None
@@ -140,7 +140,7 @@ class _Running:
         ]
 
     async def until_ended(self, timeout: float | None) -> bool:
-        """Until it has ended and all it wrote was read. True if it had to be ended because of the timeout.
+        """Wait until the command has ended and its output was read. Return True if the timeout ended it.
 
         Raises:
             Exception: What `on_stderr` raised.
@@ -156,7 +156,7 @@ class _Running:
         return timed_out
 
     async def end(self) -> None:
-        """End it if it runs. When this returns, nothing of it is left, however often the caller is cancelled."""
+        """End the command if it runs. Nothing of it is left then, however often the caller is cancelled."""
         self._tell_guard_to_end_it()
         cancelled: asyncio.CancelledError | None = None
         while not self._guarded.done():
@@ -194,7 +194,7 @@ class _Running:
                 self._lease.add(self._channel)  # not before: the order comes first, and whole
 
     async def _follow_guard(self) -> None:
-        """Until the guard has ended, and with it the command."""
+        """Wait until the guard has ended, and with it the command."""
         loop = asyncio.get_running_loop()
         rest = b""
         try:
@@ -272,7 +272,7 @@ def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[i
     return read, write
 
 
-def _order(command: CommandLine, grace: float, lease: LeasePulse | None) -> bytes:
+def _order(command: CommandLine, grace: float, lease: LeaseRelay | None) -> bytes:
     """The line that tells the guard what to run. One character for each byte: an environment need not be UTF-8.
 
     The guard's lease is shorter than that of the worker: the command is to have ended when others may take over.

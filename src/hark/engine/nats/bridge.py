@@ -65,7 +65,7 @@ class NatsBridge:
         self._problems = ProblemLog(counters)
 
     async def run(self) -> None:
-        """For as long as the app is open."""
+        """Use NATS for as long as the app is open."""
         loop, stop = asyncio.new_event_loop(), asyncio.Event()
         loop.set_default_executor(_DaemonThreads())
         thread = threading.Thread(target=self._main, args=(loop, stop), name="hark-nats", daemon=True)
@@ -122,8 +122,8 @@ class NatsBridge:
             pause = min(_LONGEST_PAUSE, pause * 2)
 
     async def _use_as_allowed(self, connection: Connection) -> None:
-        """Read and send until the connection fails. If the server is silent because the user may not do something, it
-        is that which is logged."""
+        """Read and send until the connection fails. If a missing permission made the server silent, log that
+        permission."""
         try:
             await self._use(connection)
         except ConnectionLost:
@@ -132,7 +132,7 @@ class NatsBridge:
             self._report_denial(connection.denial)
 
     def _note_denial(self, denial: Denial) -> None:
-        """The server refuses a message or a subscription."""
+        """Note that the server refuses a message or a subscription."""
         if denial.verb == "publish":
             self.counters.denied += 1
             if self._signals is not None:

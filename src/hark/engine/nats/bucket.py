@@ -45,12 +45,12 @@ class Stream(Struct, frozen=True):
 
     @property
     def is_half_full(self) -> bool:
-        """Whether it has reached half of one of its own limits."""
+        """Return True if the stream has reached half of one of its own limits."""
         return _is_above(self.size, self.most, 0.5) or _is_above(self.values, self.most_values, 0.5)
 
 
 class AccountStorage(Struct, frozen=True):
-    """What JetStream stores for the account, and how much it may store, in bytes; -1: no limit."""
+    """The bytes that JetStream stores for the account, and the bytes it may store; -1: no limit."""
 
     used: int
     most: int
@@ -84,14 +84,12 @@ class StoredValue(Struct, frozen=True):
 
     @property
     def is_readable(self) -> bool:
-        """False if the key is not UTF-8: the API shows another character for such bytes, and the NATS client ends the
-        connection when it receives them."""
+        """Return False if the key is not UTF-8: the API shows another character for such bytes, and the NATS client
+        ends the connection when it receives them."""
         return "\N{REPLACEMENT CHARACTER}" not in self.key
 
 
 class SignalBucket:
-    """A bucket on one connection."""
-
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
         self.name = name
@@ -99,7 +97,7 @@ class SignalBucket:
         self.prefix = f"$KV.{name}."
 
     async def state(self) -> Stream | None:
-        """What the stream is like now; None if there is none."""
+        """The present state of the stream; None if there is none."""
         found = await self._info()
         return None if found is None else _stream(found)
 
@@ -142,15 +140,19 @@ class SignalBucket:
         return _stream(found)
 
     async def _info(self) -> dict[str, Any] | None:
+        return await self._find(f"STREAM.INFO.{self.stream}")
+
+    async def _find(self, api: str, question: Any = None) -> dict[str, Any] | None:
+        """Ask the JetStream API about something; None if it is not there."""
         try:
-            return await self._connection.ask(f"STREAM.INFO.{self.stream}")
+            return await self._connection.ask(api, question)
         except ApiError as error:
             if error.code == _NOT_FOUND:
                 return None
             raise
 
     def _config(self) -> dict[str, Any]:
-        """What clients expect of a bucket, with every value kept."""
+        """The settings that clients expect of a bucket, with every value kept."""
         return {
             "name": self.stream,
             "description": "Signals of Hark",
@@ -168,7 +170,7 @@ class SignalBucket:
     # -- consumers --------------------------------------------------------------------------------
 
     async def consumers(self) -> list[Consumer]:
-        """Those of Hark, the latest last. Others are of clients that watch the bucket."""
+        """The consumers of Hark, the latest last. Others are of clients that watch the bucket."""
         found: list[Consumer] = []
         offset = 0
         while True:
@@ -180,29 +182,23 @@ class SignalBucket:
                 return sorted(found)
 
     async def is_waited_for(self) -> bool:
-        """Whether a process waits for values. A reader does, except while it commits. That of a process that has ended
-        counts for the rest of its request if a program subscribes to everything."""
+        """Return True if a process waits for values. A reader does, except while it commits. The request of a process
+        that has ended still counts until it expires, if a program subscribes to everything."""
         return any(consumer.waiting for consumer in await self.consumers())
 
     async def has_consumer(self, name: str) -> bool:
-        """Whether a consumer is still there. A process that takes over deletes those of the others."""
-        try:
-            await self._connection.ask(f"CONSUMER.INFO.{self.stream}.{name}")
-        except ApiError as error:
-            if error.code == _NOT_FOUND:
-                return False
-            raise
-        return True
+        """Return True if a consumer is still there. A process that takes over deletes the consumers of the others."""
+        return await self._find(f"CONSUMER.INFO.{self.stream}.{name}") is not None
 
     async def floor(self, name: str) -> int:
-        """Up to which sequence this consumer has acknowledged everything."""
+        """The sequence up to which this consumer has acknowledged everything."""
         found = await self._connection.ask(f"CONSUMER.INFO.{self.stream}.{name}")
         return int(found["ack_floor"]["stream_seq"])
 
     async def add_consumer(self, number: int, start: int | None) -> str:
-        """Add a durable consumer that begins with this sequence, None: with the first value. Returns its name."""
+        """Add a durable consumer that begins with this sequence; None: with the first value. Return its name."""
         name = f"hark-{number}-{secrets.token_hex(4)}"
-        where = {"deliver_policy": "all"} if start is None else _from(start)
+        from_start = {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
         config = {
             "name": name,
             "durable_name": name,
@@ -210,7 +206,7 @@ class SignalBucket:
             "ack_wait": _ACK_WAIT,
             "max_ack_pending": MOST_UNACKNOWLEDGED,
             "replay_policy": "instant",
-            **where,
+            **({"deliver_policy": "all"} if start is None else from_start),
         }
         question = {"stream_name": self.stream, "config": config}
         await self._connection.ask(f"CONSUMER.DURABLE.CREATE.{self.stream}.{name}", question)
@@ -218,27 +214,20 @@ class SignalBucket:
 
     async def delete_consumer(self, name: str) -> None:
         """Delete a consumer, if it is still there."""
-        try:
-            await self._connection.ask(f"CONSUMER.DELETE.{self.stream}.{name}")
-        except ApiError as error:
-            if error.code != _NOT_FOUND:
-                raise
+        await self._find(f"CONSUMER.DELETE.{self.stream}.{name}")
 
     # -- values -----------------------------------------------------------------------------------
 
     async def first_from(self, sequence: int) -> StoredValue | None:
         """The first value from this sequence on; None at the end."""
         question = {"seq": sequence, "next_by_subj": f"{self.prefix}>"}
-        try:
-            found = (await self._connection.ask(f"STREAM.MSG.GET.{self.stream}", question))["message"]
-        except ApiError as error:
-            if error.code == _NOT_FOUND:
-                return None
-            raise
-        return StoredValue(found["seq"], found["subject"].removeprefix(self.prefix), found["time"])
+        if (found := await self._find(f"STREAM.MSG.GET.{self.stream}", question)) is None:
+            return None
+        value = found["message"]
+        return StoredValue(value["seq"], value["subject"].removeprefix(self.prefix), value["time"])
 
     async def limits(self, stream: Stream) -> AccountStorage | None:
-        """Those of the account, for a stream of this kind; None if this user may not ask for them."""
+        """The limits of the account for a stream of this kind; None if this user may not ask for them."""
         try:
             answer = await self._connection.request("$JS.API.INFO", timeout=_INFO)
         except (nats.errors.NoRespondersError, nats.errors.TimeoutError, NotAllowed):
@@ -251,12 +240,8 @@ class SignalBucket:
         return AccountStorage(account[kind], account["limits"].get(f"max_{kind}", -1))
 
     async def purge_before(self, sequence: int) -> int:
-        """Remove all values below this sequence. Returns how many there were."""
+        """Remove all values below this sequence. Return their number."""
         return int((await self._connection.ask(f"STREAM.PURGE.{self.stream}", {"seq": sequence}))["purged"])
-
-
-def _from(sequence: int) -> dict[str, Any]:
-    return {"deliver_policy": "by_start_sequence", "opt_start_seq": sequence}
 
 
 def _stream(found: dict[str, Any]) -> Stream:

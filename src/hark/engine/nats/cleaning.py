@@ -1,4 +1,4 @@
-"""Remove from the bucket what was read: after the time to keep it, or earlier if it takes too much room.
+"""Remove values from the bucket after they were read: when their time is over, or earlier if room is short.
 
 Values that are not acknowledged are never removed: they are above the floor of the reader's consumer. The first value
 that is young enough is found by halving, by the times that the server has given them, so it does not matter when this
@@ -52,7 +52,7 @@ class Cleaner:
         self._may_ask_for_limits = True
 
     async def clean(self) -> None:
-        """Remove what was read and was put too long ago; all that was read if room is short."""
+        """Remove what was read and put too long ago; everything that was read if room is short."""
         bucket = self._term.bucket
         stream = await bucket.state()
         floor = await bucket.floor(self._term.consumer)
@@ -66,7 +66,7 @@ class Cleaner:
             await bucket.purge_before(end)
 
     async def _is_short_of_room(self, stream: Stream) -> bool:
-        """Whether puts are, or may soon be, refused. The limit of the server itself is not visible to clients."""
+        """Return True if puts are refused, or may be soon. The limit of the server itself is not visible to clients."""
         if stream.size > _ROOM or stream.is_half_full:
             return True
         if not self._may_ask_for_limits:

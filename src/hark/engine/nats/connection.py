@@ -36,8 +36,6 @@ class ConnectionLost(Exception):
 
 
 class ApiError(Exception):
-    """JetStream refused a request."""
-
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(description)
         self.code = code
@@ -57,7 +55,7 @@ class JetStreamOff(Exception):
 
 
 def jetstream_off() -> str:
-    """What is wrong then, and what to do."""
+    """The text of the error: JetStream is off, and how to turn it on."""
     return "JetStream is off; start the server with `-js -sd DIRECTORY`, or enable it for the account"
 
 
@@ -77,7 +75,7 @@ class _Client(Client):
         await super()._process_info(info, initial_connection)
 
     def _connect_command(self) -> bytes:
-        """The first message to the server: it has the credentials."""
+        """The first message to the server, with the credentials."""
         if self._needs_tls and not self._server_info.get("tls_required"):
             without = "Leave out tls=" if self._server.startswith("nats://") else "Use nats://"
             raise ConnectionLost(
@@ -105,7 +103,7 @@ class Connection:
         self._asked: set[str] = set()  # subjects of requests, in lower case
         self._refused: dict[str, Denial] = {}  # those of them that the user may not make
         self.denial: Denial | None = None
-        """Why requests are not answered, if the user may not send them, or not receive the answers."""
+        """The reasons why requests are not answered, if the user may not send them, or not receive the answers."""
 
     async def open(self, limit: float) -> None:
         """Connect, within a number of seconds.
@@ -177,7 +175,7 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended, by the server or by the network."""
+        """Return True if the connection has ended, by the server or by the network."""
         return self._closed.is_set()
 
     @property
@@ -187,7 +185,7 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        """How many bytes of data the server accepts in a message."""
+        """The number of bytes of data that the server accepts in a message."""
         return self._client.max_payload
 
     async def wait_closed(self) -> None:
@@ -226,7 +224,7 @@ class Connection:
             raise self._lost(error) from error
 
     async def unsubscribe(self, subscription: Subscription) -> None:
-        """End a subscription; nothing happens if the connection has ended before."""
+        """End a subscription. Nothing happens if the connection has ended before."""
         with contextlib.suppress(nats.errors.Error, OSError):
             await subscription.unsubscribe()
 
@@ -256,7 +254,8 @@ class Connection:
             raise self._lost(error) from error
 
     async def request_until(self, subject: str, accept: Callable[[Msg], bool], *, timeout: float) -> Msg:
-        """As `request`, on a subject on which other programs may answer too: the first answer that is accepted."""
+        """Send a request on a subject on which other programs may answer too. Return the first answer that is
+        accepted."""
         self._asked.add(subject.lower())
         inbox, answers = self.new_inbox(), asyncio.Queue[Msg]()
         subscription = await self.subscribe(inbox, answers.put)
@@ -275,7 +274,7 @@ class Connection:
             await self.unsubscribe(subscription)
 
     def _unanswered(self, subject: str) -> Exception:
-        """The server does not answer a request that the user may not send, but reports it."""
+        """Return the error for a request that the server did not answer: it reports a missing permission separately."""
         denial = self._refused.pop(subject.lower(), None)
         return nats.errors.TimeoutError() if denial is None else NotAllowed(denial)
 
@@ -352,7 +351,7 @@ async def _connect(options: Nats, on_denied: Callable[[Denial], None]) -> Connec
 
 
 def _ignore(denial: Denial) -> None:
-    """What is not a request is not important for a look at the server."""
+    """Ignore reports about anything but requests: they are not important for a look at the server."""
 
 
 def _header_size(headers: Mapping[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""What this process has done on NATS, for the metrics."""
+"""NatsCounters: counts what this process has done on NATS, for the metrics."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class NatsCounters:
         self.is_connected = False
         self.is_reader = False
         self.connects = 0
-        """How often a connection was made."""
+        """The number of connections that were made."""
         self.received: Counter[str] = Counter()
         """Signals that were read from the bucket, by what became of them."""
         self.sent: Counter[str] = Counter()
-        """What was published, by kind, and what was dropped."""
+        """The numbers of published items by kind, and of dropped ones."""
         self.denied = 0
         """Messages that the user may not publish."""
         self.stream_created: str | None = None
-        """When the stream was created that this process has read last: another one is not the same bucket."""
+        """The time at which the stream was created that this process has read last: another one is another bucket."""
         self._last_error: tuple[str, float] | None = None
 
     @property
@@ -37,11 +37,10 @@ class NatsCounters:
 
     @property
     def process(self) -> str:
-        """This process, for people."""
+        """The name of this process, for people."""
         return f"process {os.getpid()} on {socket.gethostname()}"
 
     @property
     def error_age(self) -> float | None:
-        """How long ago the last error was, in seconds."""
         found = self._last_error
         return None if found is None else time.monotonic() - found[1]

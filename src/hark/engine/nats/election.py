@@ -1,4 +1,4 @@
-"""Which process reads the bucket: one at a time, so that the signals of one client are committed in order (S10).
+"""Decide which process reads the bucket: one at a time, so that the signals of one client are committed in order (S10).
 
 The reader answers requests on a subject; the others ask every second. NATS says at once that nothing subscribes to the
 subject, or, if another program does (`nats sub '>'`), JetStream shows that no process waits for values. If no process
@@ -35,7 +35,7 @@ def reader_subject(bucket: str) -> str:
 
 
 class ReaderState(msgspec.Struct):
-    """What the reader answers. `is_stuck` has no default, so that no answer of another program is taken for one."""
+    """The answer of the reader. `is_stuck` has no default, so that no answer of another program is taken for one."""
 
     is_stuck: bool  # it has failed to commit for a while; another process may be able to
     last_error: str | None = None
@@ -44,7 +44,7 @@ class ReaderState(msgspec.Struct):
 
 
 async def ask_reader(connection: Connection, bucket: str) -> ReaderState | None:
-    """What the process that reads the bucket says of itself; None if no process reads it.
+    """Ask the process that reads the bucket for its state; None if no process reads it.
 
     Raises:
         nats.errors.TimeoutError: A process waits for values, and does not answer in time.
@@ -62,7 +62,7 @@ async def ask_reader(connection: Connection, bucket: str) -> ReaderState | None:
 
 
 def _is_of_reader(answer: Msg) -> bool:
-    """Others may answer too, for example a stream that stores everything on `hark.>`."""
+    """Return True if the answer is from a reader: a stream that stores everything on `hark.>` answers too."""
     try:
         msgspec.json.decode(answer.data, type=ReaderState)
     except msgspec.DecodeError:
@@ -88,7 +88,7 @@ async def wait_until_needed(connection: Connection, bucket: str) -> None:
 
 
 class ValuePosition(NamedTuple):
-    """Where a value is in the stream, as the server says with each value that it sends."""
+    """The position of a value in the stream, as the server sends it with each value."""
 
     sequence: int
     nth: int  # how many values the consumer was sent, this one included
@@ -116,18 +116,17 @@ class Unacknowledged(NamedTuple):
     unreadable: tuple[str, ...] = ()  # keys that are left out
 
 
-class Term:
+class Term(NamedTuple):
     """The time in which this process reads: the consumer of its own, on a stream that was created at one time."""
 
-    def __init__(self, bucket: SignalBucket, consumer: str, stream: Stream, before: Unacknowledged) -> None:
-        self.bucket = bucket
-        self.consumer = consumer
-        self.stream = stream
-        self.before = before
+    bucket: SignalBucket
+    consumer: str
+    stream: Stream
+    before: Unacknowledged
 
     def dedup_key(self, position: ValuePosition) -> str:
-        """What tells a value from all others: a wiped server counts sequences from 1 again, and one that lost its last
-        writes in a crash gives the same sequence to another value."""
+        """The key that tells a value from all others: a wiped server counts sequences from 1 again, and one that lost
+        its last writes in a crash gives the same sequence to another value."""
         return f"nats:{self.stream.created}:{position.sequence}:{position.time}"
 
 
@@ -154,7 +153,7 @@ async def take_over(bucket: SignalBucket) -> Term | None:
 async def _look_at_unacknowledged(
     bucket: SignalBucket, start: int | None, sent: int
 ) -> tuple[int | None, Unacknowledged]:
-    """Where to begin, and what was sent from there on before; `start` is the first value that is not acknowledged."""
+    """Find the first value that is not acknowledged (`start`), and what was sent from there on before."""
     unreadable: list[str] = []
     while sent >= (start or 1):
         first = await bucket.first_from(start or 1)

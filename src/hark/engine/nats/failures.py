@@ -1,4 +1,4 @@
-"""Why NATS cannot be used, in words that say what to do. Without credentials.
+"""Explain why NATS cannot be used, and what to do. Without credentials.
 
 The texts of the operating system and of the client differ by event loop and by version, and name no next step.
 """
@@ -29,7 +29,7 @@ _DENIED: Final = re.compile(r'permissions violation for (publish|subscription)\b
 
 
 class Denial(NamedTuple):
-    """What the user has no permission for, as the server says it."""
+    """The permission that the user lacks, as the server says it."""
 
     verb: str  # "publish" or "subscribe"
     subject: str
@@ -39,7 +39,8 @@ class Denial(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The same for all subjects that one permission allows, whatever the run, the consumer or the inbox."""
+        """The kind of the problem: one for all subjects of a permission, whatever the run, the consumer or the
+        inbox."""
         match self.subject.split("."):
             case ["$JS", "API", *words]:
                 words = [word for word in words if not word.startswith("hark-")]
@@ -60,7 +61,7 @@ def read_denial(text: str) -> Denial | None:
 
 
 def explain(error: BaseException, options: Nats, limit: float) -> str:
-    """Why a connection failed, and what to do. `limit` is how long it was waited for, in seconds."""
+    """Explain why a connection failed, and what to do. `limit` is the time that was waited, in seconds."""
     text = reason(error).removeprefix("nats: ")
     if "authorization" in text.lower() or "authentication" in text.lower():
         return f"the server refuses these credentials. {_what_to_check(options)}"
@@ -78,7 +79,7 @@ def explain(error: BaseException, options: Nats, limit: float) -> str:
 
 
 def _is_about_file(error: BaseException) -> bool:
-    """The client raises errors of any type for a malformed .creds file; for all else its own, or one of the system."""
+    """Return True if the error is about a malformed .creds file, for which the client raises errors of any type."""
     return isinstance(error, nats.errors.InvalidUserCredentialsError) or not isinstance(
         error, OSError | nats.errors.Error
     )

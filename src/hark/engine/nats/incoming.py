@@ -1,4 +1,4 @@
-"""What a value in the bucket means: a signal, nothing, or something that Hark refuses. No I/O."""
+"""Read a value of the bucket: it is a signal, nothing, or something that Hark refuses. No I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BadSignal(Exception):
 
 
 def is_signal(headers: Mapping[str, str] | None) -> bool:
-    """Whether a client has put this value: not a marker that a key was deleted, and not a put of Hark."""
+    """Return True if a client has put this value: not a marker that a key was deleted, and not a put of Hark."""
     if not headers:
         return True
     return SENT_BY_HARK not in headers and not any(marker in headers for marker in _MARKERS)

@@ -1,4 +1,4 @@
-"""Keys of the bucket and subjects of streams: what a run, a name and a task are called on NATS.
+"""Write and read keys of the bucket and subjects of streams, with the names of runs, signals and tasks in them.
 
 A key is `{run}.{name}`. NATS allows `-/_=.A-Za-z0-9` in a key; every other byte of the UTF-8 text is written `=XX`, in
 hexadecimal, and so is `=` itself. A dot in a run is written `=2E`, so the first dot of a key ends the run. A dot in a

@@ -1,4 +1,4 @@
-"""What waits to be sent to NATS after it was committed: signals for the bucket, streams of tasks, wake-ups.
+"""Keep the items that wait to be sent to NATS after their commit: signals for the bucket, streams of tasks, wake-ups.
 
 All of it is for others to see, and nothing depends on it: while NATS is down a bounded number of items waits, and what
 is above it is dropped and counted. A turn only puts its items into a queue here; senders.py writes them out, on the
@@ -69,7 +69,7 @@ class _Queue(Generic[_Item]):
         return len(self._items)
 
     def add(self, items: Sequence[_Item]) -> int:
-        """Add items. Returns how many were dropped."""
+        """Add items. Return the number of dropped ones."""
         self._items.extend(items)
         self._size += sum(item.size for item in items)
         dropped = 0
@@ -107,7 +107,7 @@ class Outgoing:
         self._listeners: tuple[Callable[[], object], ...] = ()
 
     def add_turn(self, result: TurnResult, items: Sequence[Queued]) -> None:
-        """Take what a turn has committed that others want to see."""
+        """Take the items of a turn that other programs or processes want to see."""
         signals: list[SentSignal] = []
         chunks: list[Chunk] = []
         if self._sends_signals and result.deliveries:
@@ -162,7 +162,7 @@ class Outgoing:
         self._listeners = (*self._listeners, wake)
 
     def ignore(self, wake: Callable[[], object]) -> None:
-        """End that."""
+        """Stop calling the function given to `listen`."""
         self._listeners = tuple(one for one in self._listeners if one is not wake)
 
     def take_signal(self) -> SentSignal | None:
@@ -181,7 +181,7 @@ class Outgoing:
         return item
 
     def put_back_signals(self, signals: Iterable[SentSignal]) -> None:
-        """Keep signals for the next connection that were not sent, or not answered."""
+        """Keep signals that were not sent, or not answered, for the next connection."""
         with self._lock:
             self._signals.put_back(list(signals))
 
@@ -191,7 +191,7 @@ class Outgoing:
             self._chunks.put_back([chunk])
 
     def take_wake_up(self) -> bool:
-        """Whether to wake other processes."""
+        """Return True once after a wake-up was added."""
         with self._lock:
             wakes, self._wakes_others = self._wakes_others, False
         return wakes

@@ -1,4 +1,4 @@
-"""ProblemLog: what the log says of NATS: a problem once, again after a minute if it lasts, and when it is solved."""
+"""ProblemLog: logs a problem of NATS once, again after a minute if it lasts, and once it is solved."""
 
 from __future__ import annotations
 

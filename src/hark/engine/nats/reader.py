@@ -139,7 +139,7 @@ class Reader:
 
     async def _commit_all(self, term: Term, values: Sequence[Msg]) -> bool:
         """Commit these values; those that are not signals, or that Hark refuses, must not block those behind them.
-        Returns False if another process has taken over before all of them were committed."""
+        Return False if another process has taken over before all of them were committed."""
         waiting: list[tuple[str, Deliver]] = []
         for value in values:
             if not is_signal(value.headers):
@@ -169,8 +169,8 @@ class Reader:
         return True
 
     async def _try_commit(self, waiting: list[tuple[str, Deliver]]) -> list[tuple[str, Deliver]]:
-        """Commit signals. Returns those to try again: from the first that the database did not take, in order. What
-        was committed behind it is then a duplicate.
+        """Commit signals. Return those to try again: from the first that the database did not take, in order. What was
+        committed behind it is then a duplicate.
 
         Only an error that is certain for the signal itself refuses it. A table that is missing, a privilege that was
         revoked or a mistake of our own may be corrected, and a signal that is acknowledged is gone."""
@@ -239,7 +239,7 @@ class _Fetch:
         self._news.set()
 
     async def next(self) -> list[Msg]:
-        """All values that have arrived, in order; waits for the first."""
+        """Return all values that have arrived, in order; wait for the first."""
         if self._left <= 0:
             await self._request()
         try:
@@ -266,7 +266,7 @@ class _Fetch:
         return values
 
     def _end_request(self, status: str, about: str) -> None:
-        """The server has ended the request: it is fulfilled or too old, or the consumer is gone."""
+        """Note that the server has ended the request: it is fulfilled or too old, or the consumer is gone."""
         if status == _NO_RESPONDERS or "deleted" in about.lower():
             self.is_replaced = True
         elif status != _TOO_OLD and not any(reason in about.lower() for reason in _ASK_AGAIN):

@@ -11,7 +11,7 @@ from hark.model.nats import Nats, NatsReport
 
 
 async def read_report(options: Nats) -> NatsReport:
-    """How the server, the bucket and its reader are."""
+    """Read the state of the server, the bucket and its reader."""
     report = NatsReport(options.address, options.bucket)
     try:
         async with connected(options) as connection:

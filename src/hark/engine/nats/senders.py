@@ -1,4 +1,4 @@
-"""Publish what waits in outgoing.py, on one connection: streams and wake-ups at once, signals when there is a bucket.
+"""Publish the items of outgoing.py on one connection: streams and wake-ups at once, signals when there is a bucket.
 
 A signal is put into the bucket and answered by the server. What is not answered when the connection ends is put again
 on the next one, with the same id, so the server drops a repeat. A chunk of a stream is core NATS, without an answer.
@@ -65,8 +65,7 @@ class _Sender(ABC):
             self._outgoing.ignore(wake)
 
     @abstractmethod
-    async def _send_all(self) -> None:
-        """Publish what waits."""
+    async def _send_all(self) -> None: ...
 
     def _drop_large(self, what: str, run: str) -> None:
         self._counters.sent["dropped"] += 1
@@ -103,8 +102,6 @@ class StreamSender(_Sender):
 
 
 class SignalSender(_Sender):
-    """Puts signals into the bucket."""
-
     def __init__(self, connection: Connection, outgoing: Outgoing, bucket: str, counters: NatsCounters) -> None:
         super().__init__(connection, outgoing, counters)
         self._prefix = f"$KV.{bucket}."
@@ -180,7 +177,7 @@ class SignalSender(_Sender):
         self._refusal = text
 
     def drop_denied(self, denial: Denial) -> None:
-        """The user may not put a signal. The server answers this with an error, not to the put."""
+        """Drop a signal that the user may not put. The server answers this with an error, not to the put."""
         for number, (subject, _) in self._unanswered.items():
             if subject.lower() == denial.subject.lower():
                 del self._unanswered[number]
@@ -190,7 +187,7 @@ class SignalSender(_Sender):
 
 
 def _refusal(answer: Msg) -> str | None:
-    """Why the server did not take a put; None if it did."""
+    """The reason why the server refused a put; None if it accepted it."""
     if (answer.headers or {}).get("Status"):
         return "the server has no such bucket"
     error = msgspec.json.decode(answer.data).get("error")

@@ -27,7 +27,7 @@ class Family(Struct, frozen=True):
 
 
 def families(found: Metrics) -> list[Family]:
-    """What `metrics.read` found, as it is shown."""
+    """The families of metrics, made from the result of `metrics.read`."""
     counters = found.counters
     happened = counters.happened
     ready = {queue: number for queue, (number, _) in found.queues.items()}

@@ -22,7 +22,7 @@ _KINDS = typing.get_args(WaitKind)
 
 
 class ProcessCounters(Struct):
-    """What the clerk has done since it opened. Added up once per turn, never per row."""
+    """The counters of the clerk since it opened. Added up once per turn, never per row."""
 
     turns: int = 0
     requests: int = 0
@@ -38,7 +38,7 @@ class ProcessCounters(Struct):
     finished: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Instances that these turns ended, by status and definition."""
     happened: Counter[str] = field(default_factory=Counter)
-    """How often other things happened in these turns: see kernel/counts.py."""
+    """The counts of other things that happened in these turns: see kernel/counts.py."""
     nats: NatsCounters | None = None
     """If the app uses NATS."""
 
@@ -72,7 +72,7 @@ class Metrics(Struct):
 
     @staticmethod
     def unread(counters: ProcessCounters) -> Metrics:
-        """Nothing of the store."""
+        """Metrics without any value of the store."""
         return Metrics(counters, waits=dict.fromkeys(_KINDS, (0, 0.0)))
 
 

@@ -27,7 +27,7 @@ Read = Callable[[], Reply[Metrics]]
 
 
 def export_metrics(read: Read, counters: ProcessCounters) -> bool:
-    """Create the instruments, if a meter provider is configured. Returns whether it is.
+    """Create the instruments if a meter provider is configured. Return whether one is.
 
     Args:
         read: A bound method; the instruments do not keep its object alive.
@@ -53,13 +53,11 @@ def export_metrics(read: Read, counters: ProcessCounters) -> bool:
 
 
 def _name(name: str) -> str:
-    """As OpenTelemetry spells it: `hark.instances.started`. The unit is not part of the name."""
+    """The name in the spelling of OpenTelemetry: `hark.instances.started`. The unit is not part of the name."""
     return name.removesuffix("_total").removesuffix("_seconds").replace("_", ".")
 
 
 class _Readings:
-    """The latest reading of the metrics."""
-
     def __init__(self, read: Read, counters: ProcessCounters) -> None:
         self._read = weakref.WeakMethod(read)
         self._counters = counters
@@ -67,7 +65,7 @@ class _Readings:
         self._found: dict[str, list[tuple[dict[str, str], float]]] = {}
 
     def of(self, family: Family, part: int | None = None) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        """A callback for the instrument of this family; `part` is the number of a sample of a summary."""
+        """Return a callback for the instrument of this family; `part` is the number of a sample of a summary."""
 
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             from opentelemetry.metrics import Observation

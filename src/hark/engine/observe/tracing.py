@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
@@ -94,8 +95,8 @@ class Tracing:
 
     @contextmanager
     def continued(self, traceparent: str) -> Iterator[None]:
-        """What is called inside of it belongs to the trace of a caller in another process, unless there is a span
-        already, as below the middleware of an application that Hark is mounted in."""
+        """Make calls inside of it part of the trace of a caller in another process, unless there is a span already, as
+        below the middleware of an application that Hark is mounted in."""
         if self._api.get_current_span().get_span_context().is_valid:
             yield
             return
@@ -155,8 +156,8 @@ class Tracing:
         span.set_status(self._api.StatusCode.ERROR, str(error))
 
     def _answered(self, answer: _Answer, result: Any, spawn: Callable[..., None]) -> None:
-        """A call about an instance is committed, or was refused. Its span belongs to the trace of the instance, which
-        is read once for all calls that were committed meanwhile."""
+        """End the span of a call about an instance that is committed, or was refused. Its span belongs to the trace of
+        the instance, which is read once for all calls that were committed meanwhile."""
         answer.ended = time.time_ns()
         answer.instance = _instance_of(result)
         if isinstance(result, BaseException):
@@ -242,7 +243,7 @@ class Tracing:
                 break
 
     def decided(self, claim: Claim, decision: Decision) -> None:
-        """The code has returned an outcome: end the span, unless a function goes on after the commit."""
+        """End the span of code that has returned an outcome, unless a function goes on after the commit."""
         activation: ActivationSpan = claim.span
         activation.running = False
         if not decision.move.ends_step:
@@ -263,45 +264,39 @@ class Tracing:
 
     @contextmanager
     def run(self, claim: Claim, label: str, attempt: int) -> Iterator[Callable[[Failure], None]]:
-        """See programs/services.py."""
         about = _about(claim) | {"hark.step": label, "hark.attempt": attempt}
         with self._tracer.start_as_current_span(label, attributes=about, record_exception=False) as span:
             yield partial(self._record, span)
 
     def _record(self, span: Span, failure: Failure) -> None:
-        """A failed attempt."""
         about = {"exception.type": failure.type or "", "exception.message": failure.message}
         span.add_event("exception", about | {"exception.stacktrace": failure.traceback or ""})
         span.set_attribute("error.type", failure.type or "")
         span.set_status(self._api.StatusCode.ERROR, failure.text)
 
 
+@dataclass(slots=True, eq=False)
 class ActivationSpan:
     """The span of an activation. `running`: its code runs; False while its outcome is committed."""
 
-    __slots__ = ("running", "span")
-
-    def __init__(self, span: Span) -> None:
-        self.span = span
-        self.running = False
+    span: Span
+    running: bool = False
 
     def end(self) -> None:
         self.running = False
         self.span.end()
 
 
+@dataclass(slots=True, eq=False)
 class _Answer:
     """A call about an instance that exists: a signal, a message, an answer, a cancel, a retry."""
 
-    __slots__ = ("caller", "ended", "error", "instance", "name", "started")
-
-    def __init__(self, name: str, caller: SpanContext, started: int) -> None:
-        self.name = name
-        self.caller = caller
-        self.started = started  # ns since 1970
-        self.ended = started
-        self.instance: str | None = None
-        self.error: BaseException | None = None
+    name: str
+    caller: SpanContext
+    started: int  # ns since 1970
+    ended: int = 0
+    instance: str | None = None
+    error: BaseException | None = None
 
 
 class _TracedReply(Reply[T]):

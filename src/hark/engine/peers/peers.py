@@ -61,7 +61,7 @@ class Peers:
         self._check_again = False
 
     async def poll(self) -> None:
-        """For as long as the app is open: find changes by other processes, dead workers and old instances."""
+        """Find changes by other processes, dead workers and old instances, for as long as the app is open."""
         next_retention = time.monotonic() + _RETENTION
         next_reclaim = 0.0
         store = self._store()
@@ -158,7 +158,7 @@ class Peers:
             self._submit(Reclaim(owners=sorted(dead), leases=dead))
 
     async def find_dead(self, *, trust_clock: bool = False) -> dict[str, int | None]:
-        """The workers whose lease is over, with that lease, and the owners of instances that have none.
+        """Find the workers whose lease is over, with that lease, and the owners of instances that have none.
 
         `trust_clock`: see `WorkerWatch.find_dead`.
         """

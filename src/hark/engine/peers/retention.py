@@ -18,7 +18,7 @@ from hark.views import instance_views
 
 
 class Retention(NamedTuple):
-    """For how many seconds something is kept."""
+    """The numbers of seconds for which rows are kept."""
 
     finished: float
     """Finished instances, consumed signals, near misses, broadcasts."""
@@ -30,7 +30,7 @@ Submit = Callable[[Retain | RetainEvents, Reply[Any]], None]
 
 
 async def remove_old(store: Store, kept: Retention, now: Callable[[], int], submit: Submit) -> None:
-    """Remove everything that is older. What fails is left for the next run."""
+    """Remove everything that is older. A failure is left for the next run."""
     with contextlib.suppress(HarkError, StoreFault):
         before = now() - int(kept.finished * 1_000_000)
         async for ids in instance_views.expirable(store, before):

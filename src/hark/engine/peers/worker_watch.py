@@ -1,4 +1,4 @@
-"""WorkerWatch: which workers are dead, by what this process has seen of their leases (M5).
+"""WorkerWatch: finds dead workers by what this process has seen of their leases (M5).
 
 A lease ends by the database's clock, and that clock may be set while the workers are well. So the end of a lease is
 translated into this process's monotonic clock when the lease is first seen; a worker is dead when that time has come

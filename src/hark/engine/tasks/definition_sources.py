@@ -1,4 +1,4 @@
-"""DefinitionSources: what the interpreters of jobs and processes, and the programs of tasks, read of the store."""
+"""DefinitionSources: reads the definitions and rows that interpreters and task programs need from the store."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class DefinitionSources:
         self.forget()
 
     def forget(self) -> None:
-        """The app may be opened on another store, which has versions and instances of its own."""
+        """Forget everything: the app may be opened on another store, which has versions and instances of its own."""
         self._jobs: dict[tuple[str, int], JobGraph] = {}
-        self._processes: dict[tuple[str, int], BpmnGraph] = {}
+        self._bpmn_graphs: dict[tuple[str, int], BpmnGraph] = {}
         self._variables: OrderedDict[str, _KeptVariables] = OrderedDict()
 
-    async def graph(self, definition: str, version: int) -> JobGraph:
+    async def job_graph(self, definition: str, version: int) -> JobGraph:
         """The job of one version of a definition; of a process, what the program of its tasks sees."""
         known = self._jobs.get((definition, version))
         if known is None:
@@ -62,14 +62,14 @@ class DefinitionSources:
             self._jobs[definition, version] = known
         return known
 
-    async def process(self, definition: str, version: int) -> BpmnGraph:
+    async def bpmn_graph(self, definition: str, version: int) -> BpmnGraph:
         """The process of one version of a definition."""
-        known = self._processes.get((definition, version))
+        known = self._bpmn_graphs.get((definition, version))
         if known is None:
             from hark.programs.bpmn.interpreter.bpmn_graph import bpmn_graph
 
             _, source = await self._source(definition, version)
-            known = self._processes[definition, version] = bpmn_graph(source)
+            known = self._bpmn_graphs[definition, version] = bpmn_graph(source)
         return known
 
     async def _source(self, definition: str, version: int) -> tuple[str, str]:
@@ -80,8 +80,8 @@ class DefinitionSources:
         raise NotFound(f"The source of {definition!r} version {version} is not in the store. Deploy it again.")
 
     async def outputs(self, ids: Iterable[str]) -> dict[str, TaskOutput]:
-        """The rows of these tasks and called processes. They are current: this reads them after the commit that let the
-        caller run."""
+        """The rows of these tasks and called processes: current, because they are read after the caller's last
+        commit."""
         from hark.programs.jobs.job_services import TaskOutput
 
         wanted = list(ids)
@@ -89,7 +89,6 @@ class DefinitionSources:
         return {row.id: TaskOutput(row.id, row.status, row.state, row.result, row.error) for row in rows}
 
     async def inputs(self, job: str) -> str:
-        """The inputs of a job as JSON text, with their defaults."""
         from hark.programs.jobs.job_inputs import checked_inputs
         from hark.programs.jobs.job_state import START, load_job_state
 
@@ -98,12 +97,11 @@ class DefinitionSources:
             raise NotFound(f"The job {job!r} is not in the store any more.")
         definition, version, step, state = found[0]
         if step == START:
-            graph = await self.graph(definition, version)
+            graph = await self.job_graph(definition, version)
             return json.dump(checked_inputs(graph.spec, json.load(state)))
         return bytes(load_job_state(state).inputs).decode()
 
     async def unknown_gates(self, names: Iterable[str]) -> list[str]:
-        """Those of these gates that neither this process nor a worker on this store has registered."""
         unknown = [name for name in names if gate_lane(name) not in self._registry.lanes()]
         workers = await self._read(lambda store: store.read(reads.all_workers)) if unknown else ()
         elsewhere = {lane for row in workers for lane in row.definitions.split(",")}
@@ -111,7 +109,7 @@ class DefinitionSources:
 
     async def variables(self, process: str, epoch: int, since: int) -> Mapping[str, Any]:
         """The variables that a process has at this epoch or a later one; it was at an earlier one at `since`, µs. Its
-        tasks share them. What was read before `since` may be of an earlier instance with the same id."""
+        tasks share them. A read before `since` may be of an earlier instance with the same id."""
         kept = self._variables.get(process)
         if kept is None:
             kept = self._variables[process] = _KeptVariables(process)
@@ -165,7 +163,7 @@ class _KeptVariables:
             return self.last.variables
 
     def _decoded(self, text: str) -> dict[str, Any]:
-        """The variables in a state: those that were read before, if they are the same. Each end of a task changes the
+        """The variables in a state: those that were read before, if they are equal. Each end of a task changes the
         state of its process, and few change the variables."""
         if self._beginning and text.startswith(self._beginning):
             return self.last.variables
@@ -177,7 +175,7 @@ class _KeptVariables:
 
 
 class _StoredVariables(msgspec.Struct):
-    """What is read of the state of a process (programs/bpmn/interpreter/instance_state.py)."""
+    """The part of the state of a process that is read (programs/bpmn/interpreter/instance_state.py)."""
 
     variables: msgspec.Raw = msgspec.Raw(b"{}")
 

@@ -1,4 +1,4 @@
-"""OutsideTasks: what workers in other languages do, one call at a time (J11).
+"""OutsideTasks: carries out the calls of workers in other languages, one at a time (J11).
 
 A fetched task is claimed in the store (kernel/runs/outside_claims.py); this process keeps nothing of it, so each call
 about it may come to another server. The outcomes are those of any task (programs/jobs/tasks/task_outcomes.py): gates,
@@ -108,15 +108,15 @@ class OutsideTasks:
             raise
 
     async def _task(self, claim: Claim) -> FetchedTask | None:
-        """A claimed task as its worker gets it. None if it cannot run: its input cannot be made, or it is a loop that
-        has reached its bound. Then it has failed."""
+        """Return a claimed task as its worker gets it. None if it cannot run: its input cannot be made, or it is a loop
+        that has reached its bound. Then it has failed."""
         try:
             activation = await self._activation(claim, claim.now)
             if (reached := activation.bound_reached(claim.now)) is not None:
                 await self._commit(claim, activation.failed(reached, final=True))
                 return None
             state = activation.state
-            graph = await self._services.graph(claim.definition, claim.version)
+            graph = await self._services.job_graph(claim.definition, claim.version)
             data = await load_data(state, graph, self._services)
         except StoreUnavailable:  # not the fault of the task
             self._clerk.submit(HandBack(claims=[claim], outside=True))
@@ -138,8 +138,8 @@ class OutsideTasks:
             _log.warning("Task %s could not be given to a worker: %s", claim.id, problem)
 
     async def _activation(self, claim: Claim, since: int) -> TaskActivation:
-        """A task that was fetched at `since`, µs."""
-        graph = await self._services.graph(claim.definition, claim.version)
+        """The activation of a task that was fetched at `since`, µs."""
+        graph = await self._services.job_graph(claim.definition, claim.version)
         activation = TaskActivation(claim, load_task_state(claim.state), graph.spec)
         activation.begin(since)
         return activation
@@ -197,26 +197,26 @@ class OutsideTasks:
     # -- outcomes ---------------------------------------------------------------------------------
 
     async def complete(self, id: str, token: str, output: Any) -> None:
-        """The task has this output. Raises TaskLost."""
+        """Complete the task with this output. Raises TaskLost."""
         text = json.dump(output, limit=self._max_payload, what="output")
         activation = await self._held(id, token)
         await self._commit(activation.claim, activation.completed(text))
 
     async def continue_(self, id: str, token: str, output: Any) -> None:
-        """The next iteration of a loop follows, with this output as its `previous`. Raises TaskLost."""
+        """Begin the next iteration of a loop, with this output as its `previous`. Raises TaskLost."""
         text = json.dump(output, limit=self._max_payload, what="output")
         activation = await self._held(id, token)
         await self._commit(activation.claim, activation.continued(text, activation.claim.now))
 
     async def fail(self, id: str, token: str, error: str, *, retry: bool = True, delay: float | None = None) -> None:
-        """The attempt has failed; without `retry` there is no other one, and `delay` is the seconds until it if they
-        are not those of the retry policy. Raises TaskLost, InvalidInput."""
+        """Fail the attempt. Without `retry` no other one follows; `delay` is the seconds until the next one if they are
+        not those of the retry policy. Raises TaskLost, InvalidInput."""
         wait = None if delay is None else micros(delay, "delay", zero=True)
         activation = await self._held(id, token)
         await self._commit(activation.claim, activation.failed(failure_of(error), final=not retry, delay=wait))
 
     async def throw(self, id: str, token: str, code: str, message: str, variables: dict[str, Any] | None) -> None:
-        """The task ends with a BPMN error, which its process may catch by its code. A job catches none: the task fails,
+        """End the task with a BPMN error, which its process may catch by its code. A job catches none: the task fails,
         without another attempt, and its history has the variables. Raises TaskLost, InvalidInput."""
         check_name(code, "code")
         json.check_text(message, "message")
@@ -233,7 +233,7 @@ class OutsideTasks:
         await self._ask(CommitNote(note=activation.escalation(code, text)))
 
     async def _held(self, id: str, token: str) -> TaskActivation:
-        """The task that this token holds. An attempt whose time is over fails now, and is lost."""
+        """Find the task that this token holds. An attempt whose time is over fails now, and is lost."""
         epoch = epoch_of(token, id)
 
         async def read(store: Store) -> tuple[Claim, int] | str:

@@ -32,7 +32,7 @@ class CallAttempts:
     async def run(
         self, store: Store, requests: Sequence[Request], capacity: Capacity | None, call: CallTurn
     ) -> tuple[Tx, TurnResult] | None:
-        """Execute a turn as this call, all but its COMMIT. None: nothing has happened, execute it in full."""
+        """Execute a turn as this call, all but its COMMIT. Return None if nothing has happened: execute it in full."""
         if self._skip:
             self._skip -= 1
             return None

@@ -49,15 +49,13 @@ _GAP = 0.001  # seconds between two turns while another process waits for the fi
 
 
 class Published(Protocol):
-    """What is sent to NATS after a commit. Called on the clerk's thread."""
+    """Receives what is to be sent to NATS after a commit. Called on the clerk's thread."""
 
     def add_turn(self, result: TurnResult, items: Sequence[Queued]) -> None:
-        """A turn has committed these requests."""
-        ...
+        """Take the requests of a turn that has committed."""
 
     def add_wake_up(self) -> None:
-        """Another process may wait for something that a turn did."""
-        ...
+        """Wake other processes, which may wait for something that a turn did."""
 
 
 class Clerk:
@@ -96,7 +94,7 @@ class Clerk:
         self.waiting = WaitingCallers(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()
         self.arrivals = TaskArrivals()
-        self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
+        self.background: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
         self.published: Published | None = None  # if the app uses NATS
         self._read_timer = ReadTimer()
         self._thread: threading.Thread | None = None
@@ -147,7 +145,7 @@ class Clerk:
         self.store.listen(self.hint)
         answer_all([(opened, None)])
         # A process that only looks has no use for hints, and may not even be allowed to listen.
-        polls = [] if self.access == "read" else [asyncio.create_task(poll()) for poll in self.beside]
+        polls = [] if self.access == "read" else [asyncio.create_task(poll()) for poll in self.background]
         try:
             await self._work()
         finally:
@@ -170,7 +168,7 @@ class Clerk:
         return self.loop.is_open
 
     def now(self) -> int:
-        """The database's clock as far as this process knows it, µs."""
+        """The time of the database's clock as far as this process knows it, µs."""
         return self.clock.now()
 
     def submit(self, request: Request, reply: Reply[Any] | None = None) -> None:
@@ -180,19 +178,19 @@ class Clerk:
         self.loop.wake()
 
     def submit_together(self, requests: Sequence[Request], replies: Sequence[Reply[Any]]) -> None:
-        """Queue requests, so that one that fails for the database's sake is not overtaken by one behind it."""
+        """Queue requests so that one that fails because of the database is not overtaken by one behind it."""
         self.loop.check_open()
         self.queue.add_together(requests, replies)
         self.loop.wake()
 
     def submit_outcomes(self, outcomes: Sequence[Commit]) -> None:
-        """Queue outcomes of the worker: many at a time, and its `receive` takes the place of a reply."""
+        """Queue outcomes of the worker: many at a time; its `receive` takes the place of a reply."""
         self.loop.check_open()
         self.queue.add_outcomes(outcomes)
         self.loop.wake()
 
     def read(self, question: Callable[[Store], Awaitable[Any]], reply: Reply[Any]) -> None:
-        """Answer with what the question reads, beside the turns, on the store's read connections."""
+        """Answer with the result of a question, read beside the turns on the store's read connections."""
         self.spawn(self._read, question, reply)
 
     async def _read(self, question: Callable[[Store], Awaitable[Any]], reply: Reply[Any]) -> None:
@@ -217,13 +215,13 @@ class Clerk:
         self.loop.spawn(function, *args)
 
     def hint(self) -> None:
-        """Another process may have made work, or ended an instance that a caller waits for."""
+        """Note that another process may have made work, or ended an instance that a caller waits for."""
         self.work_left.hinted = True
         self.waiting.hint()
         self.loop.wake()
 
     async def find_dead(self) -> dict[str, int | None]:
-        """The workers whose lease is over by the database's clock, with that lease. On the clerk's loop."""
+        """Find the workers whose lease is over by the database's clock, with that lease. On the clerk's loop."""
         return await self.others.find_dead(trust_clock=True)
 
     def wait_until(self, target: str, condition: Condition, seconds: float | None, reply: Reply[Any]) -> None:
@@ -269,7 +267,7 @@ class Clerk:
         return self.queue.take(_MAX_REQUESTS_CROWDED if self.store.has_other_writers() else _MAX_REQUESTS)
 
     def check_for_others(self) -> None:
-        """After a hint: another process may have answered what waits here."""
+        """Look for answers of other processes, after a hint."""
         self.waiting.check_for_others(self.store)
         self.arrivals.notify()
         self.others.check_soon()
@@ -290,7 +288,7 @@ class Clerk:
         return capacity is not None and any(capacity.free.values())
 
     def _until_due(self) -> float | None:
-        """Seconds until something is due; None when nothing is, or no worker would fire it."""
+        """Return the seconds until something is due; None if nothing is, or no worker would fire it."""
         if self.work_left.due is None or self.worker is None:
             return None
         return max(0.0, (self.work_left.due - self.now()) / 1_000_000)
@@ -334,8 +332,8 @@ class Clerk:
                 self.published.add_wake_up()
 
     def _warn_of_missing_code(self, result: TurnResult) -> None:
-        """Rows are claimable that this worker cannot run, nor one outside that waits here: find out whether another one
-        can."""
+        """Warn if no worker has the code for rows that became claimable. Called when this worker cannot run them, and
+        no worker outside waits here for them."""
         capacity = None if self.worker is None else self.worker.capacity(())
         if capacity is None or not (unknown := self.missing_code.unknown(result.pending.lanes, capacity.lanes)):
             return
@@ -345,7 +343,7 @@ class Clerk:
             self.read(lambda store: self.missing_code.warn(store, lanes), warned)
 
     def _pass_to_worker(self, result: TurnResult, items: list[Queued]) -> bool:
-        """Its outcomes and new claims. True when an outcome was fenced."""
+        """Pass outcomes and new claims to the worker. Return True if an outcome was fenced."""
         inboxes, kept, now = result.inboxes, result.kept, result.now
         for commit in result.ran_ahead:
             claim = commit.claim
@@ -364,7 +362,7 @@ class Clerk:
         return fenced
 
     def _concerns_others(self, result: TurnResult) -> bool:
-        """True when another process may wait for something this turn did."""
+        """Return True if another process may wait for something this turn did."""
         pending = result.pending
         if (
             result.finished

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 class DatabaseClock:
     def __init__(self, fixed: Callable[[], int] | None) -> None:
-        """`fixed`: the clock of a test, which is then the only one."""
+        """Make a clock; `fixed` is the clock of a test, which is then the only one."""
         self._fixed = fixed
         self._offset = 0  # the database's clock minus ours, µs
 
     @property
     def by_hand(self) -> bool:
-        """Whether a test moves the clock: it then decides alone."""
+        """Return True if a test moves the clock: it then decides alone."""
         return self._fixed is not None
 
     def now(self) -> int:
@@ -25,5 +25,5 @@ class DatabaseClock:
         return self._fixed() if self._fixed else time.time_ns() // 1000 + self._offset
 
     def adjust(self, now: int) -> None:
-        """The database has just said that it is this time."""
+        """Set the clock to the time that the database has just given."""
         self._offset = now - time.time_ns() // 1000

@@ -78,11 +78,11 @@ class Reply(Generic[T]):
         return self._outcome()
 
     def done(self) -> bool:
-        """True once the result, or the error, can be read without waiting."""
+        """Return True once the result, or the error, can be read without waiting."""
         return self._done
 
     def expect_nothing(self) -> None:
-        """An error that nothing reads is not logged: the caller has ended."""
+        """Log no error if nothing reads it: the caller has ended."""
         self._read = True
 
     def _outcome(self) -> T:
@@ -104,7 +104,7 @@ class Reply(Generic[T]):
             self._convert = None
 
     def _settle(self, value: Any) -> list[_Waiter]:
-        """Store the raw value, or the exception, unless there is one already. Returns the waiters to wake."""
+        """Store the raw value, or the exception, unless there is one already. Return the waiters to wake."""
         with self._lock:
             if self._done:
                 return []

@@ -43,8 +43,8 @@ class RequestQueue:
         self._items.append(Queued(request, reply, time.monotonic()))
 
     def add_together(self, requests: Sequence[Request], replies: Sequence[Reply[Any]]) -> None:
-        """Requests whose order matters, also when the database is gone: all of them have the same age, so that none is
-        answered as late while one behind it stays in the queue."""
+        """Add requests whose order matters, also when the database is gone: all of them have the same age, so that none
+        is answered as late while one behind it stays in the queue."""
         now = time.monotonic()
         self._items.extend([Queued(*one, now) for one in zip(requests, replies, strict=True)])
 
@@ -53,11 +53,11 @@ class RequestQueue:
         self._items.extend([Queued(outcome, None, now) for outcome in outcomes])
 
     def put_back(self, items: Sequence[Queued]) -> None:
-        """Back to the front of the queue, in their order."""
+        """Put requests back to the front of the queue, in their order."""
         self._items.extendleft(reversed(items))
 
     def take(self, most: int) -> list[Queued]:
-        """The requests of the next turn: all, up to one that must not overtake another it may depend on."""
+        """Take the requests of the next turn: all, up to one that must not overtake another it may depend on."""
         items: list[Queued] = []
         order = TurnOrder()
         queue = self._items
@@ -90,12 +90,12 @@ class RequestQueue:
         return items
 
     def keep(self, wanted: Callable[[Queued], bool]) -> None:
-        """Remove all others. Requests that are added meanwhile stay, in their place behind."""
+        """Keep these requests and remove all others. Requests that are added meanwhile stay, in their place behind."""
         waiting = [self._items.popleft() for _ in range(len(self._items))]
         self.put_back([item for item in waiting if wanted(item)])
 
     def clear(self) -> list[Reply[Any]]:
-        """Remove all; the replies of their callers."""
+        """Remove all requests. Return the replies of their callers."""
         replies = [item.reply for item in self._items if item.reply is not None]
         self._items.clear()
         return replies

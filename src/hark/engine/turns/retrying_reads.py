@@ -1,4 +1,4 @@
-"""RetryingReads: a store as a caller reads it, who waits for an answer only so long (X5).
+"""RetryingReads: a read-only store that retries during an outage until the caller's deadline (X5).
 
 The driver's timeouts are for one connection and one statement, and a read that failed is tried again; a caller counts
 all of it. The time begins anew with each answer, because a question of many statements may take longer. Once one has
@@ -59,13 +59,13 @@ class RetryingReads:
         return getattr(self._store, name)
 
     def may_ask_again(self) -> bool:
-        """A statement has failed: whether the caller still waits. Then all that is asked again has the time that is
+        """Return True if the caller still waits after a failed statement. All that is asked again shares the time
         left."""
         self._failed = True
         return time.monotonic() < self.until
 
     def give_up(self) -> None:
-        """The answer is late."""
+        """End the read: its answer is late."""
         if self._task is not None and not self._late:
             self._late = True
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""ThreadLoop: the event loop of a thread, as other threads use it.
+"""ThreadLoop: runs the event loop of a thread for other threads.
 
 They wake it up, and run coroutines on it. What the loop does is in clerk.py.
 """
@@ -81,13 +81,13 @@ class ThreadLoop:
         task.add_done_callback(self._tasks.discard)
 
     def expect_wake(self) -> None:
-        """Before the last check whether there is work: a `wake` from here on ends the next `sleep`."""
+        """Expect a wake. Called before the last check for work: a `wake` from here on ends the next `sleep`."""
         assert self._wake_up is not None
         self._woken = False
         self._wake_up.clear()
 
     async def sleep(self, seconds: float | None) -> None:
-        """Until `wake` is called, or for so many seconds."""
+        """Sleep until `wake` is called, or for this many seconds."""
         assert self._wake_up is not None
         if seconds is None:
             await self._wake_up.wait()

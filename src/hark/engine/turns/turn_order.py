@@ -1,4 +1,4 @@
-"""TurnOrder: which requests may share a turn.
+"""TurnOrder: decides which requests may share a turn.
 
 A turn first ends instances, then deploys definitions, starts instances, delivers signals, settles awakeables and claims
 awakeables, whatever the order of the requests. Requests about one instance or awakeable that were made in another order
@@ -35,7 +35,7 @@ class TurnOrder:
         self._may_start = False  # instances, of any definition
 
     def fits(self, request: Request) -> bool:
-        """False when the turn would handle this request before one that was made earlier."""
+        """Return False if the turn would handle this request before one that was made earlier."""
         match request:
             case Cancel(target=target) | RetryInstance(target=target) | SetVariables(target=target):
                 return target not in self._started and target not in self._signalled

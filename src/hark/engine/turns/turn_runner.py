@@ -16,6 +16,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hark.engine.turns import caller_errors
@@ -42,35 +43,25 @@ _TICK = 0.5  # seconds between two looks at the callers that wait behind a turn 
 
 
 class FinishedTurn(NamedTuple):
-    """A turn that has committed."""
-
     result: TurnResult
     items: list[Queued]
-    """Its requests."""
+    """The requests of the turn."""
     claimed: bool
-    """It has claimed what the worker had room for."""
+    """The turn has claimed what the worker had room for."""
 
 
+@dataclass(eq=False)
 class TurnRunner:
-    def __init__(
-        self,
-        store: Callable[[], Store],
-        rules: Rules,
-        catalog: Catalog,
-        queue: RequestQueue,
-        loop: ThreadLoop,
-        work_left: WorkLeft,
-        worker: CurrentWorker,
-        one_calls: CallAttempts,
-    ) -> None:
-        self._store = store
-        self._rules = rules
-        self._catalog = catalog
-        self._queue = queue
-        self._loop = loop
-        self._work_left = work_left
-        self._worker = worker
-        self._call_attempts = one_calls
+    _store: Callable[[], Store]
+    _rules: Rules
+    _catalog: Catalog
+    _queue: RequestQueue
+    _loop: ThreadLoop
+    _work_left: WorkLeft
+    _worker: CurrentWorker
+    _call_attempts: CallAttempts
+
+    def __post_init__(self) -> None:
         self.committing: set[str] = set()
         """The instances whose outcomes the present turn commits: the store may be one epoch ahead of the worker."""
         self._trouble: tuple[StoreFault, float] | None = None  # why the present turn is tried again, and since when
@@ -150,7 +141,6 @@ class TurnRunner:
     async def _execute(
         self, requests: Sequence[Request], capacity: Capacity | None, **how: bool
     ) -> tuple[Tx, TurnResult]:
-        """Execute a turn, all but its COMMIT."""
         store = self._store()
         execution = choose_execution(requests, capacity, **how, calls=self._call_attempts.possible(store))
         if type(execution) is CallTurn and (
@@ -167,7 +157,7 @@ class TurnRunner:
             raise
 
     async def _was_committed(self, result: TurnResult, items: list[Queued]) -> bool:
-        """After a connection that was lost in COMMIT.
+        """Find out whether a turn was committed whose connection was lost in COMMIT.
 
         A server that crashed gives the number of a forgotten transaction to the next one, so «committed» counts only
         if rows of this turn prove it.
@@ -184,7 +174,7 @@ class TurnRunner:
 
     async def _find_out(self, outcome: Callable[[], Awaitable[bool]], items: list[Queued]) -> bool:
         """Ask for the outcome of a transaction until the database answers; never guess. Callers do not wait for longer
-        than in any other outage: they are told that the outcome is unknown."""
+        than in any other outage: their error says that the outcome is unknown."""
         since = time.monotonic()
         while True:
             left = since + caller_errors.PATIENCE - time.monotonic()
@@ -240,7 +230,7 @@ class TurnRunner:
         return kept
 
     async def _halve(self, items: list[Queued], error: Exception) -> AsyncIterator[FinishedTurn]:
-        """A request that the store refuses must not fail the others: halve, in order, until it is alone."""
+        """Halve the requests, in order, until the refused one is alone: it must not fail the others."""
         if not items:
             raise error
         items = self._answer_bucket(items, error)
@@ -284,7 +274,7 @@ class TurnRunner:
 
 
 def _make_work(requests: Sequence[Request]) -> bool:
-    """Return True if these may make an instance claimable.
+    """Return True if these requests may make an instance claimable.
 
     A note does so only by giving back a signal; what it wakes is claimed in the next turn.
     """

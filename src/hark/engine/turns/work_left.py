@@ -1,4 +1,4 @@
-"""WorkLeft: what there is to do besides the queued requests.
+"""WorkLeft: keeps track of the work besides the queued requests.
 
 A turn leaves claimable rows, pending deliveries and deadlines; other processes make work and send hints. The
 clerk starts a turn for these when no request is queued. Used on the clerk's thread, except `hinted`.
@@ -20,11 +20,11 @@ class WorkLeft:
         self.hinted = False
 
     def __bool__(self) -> bool:
-        """True when the next turn may have something to claim or to deliver."""
+        """Return True if the next turn may have something to claim or to deliver."""
         return self.hinted or self.claimable or self.pending_deliveries
 
     def take_hint(self) -> bool:
-        """Return whether there was a hint; what it is about may be claimable."""
+        """Return True if there was a hint. What it is about may be claimable."""
         if not self.hinted:
             return False
         self.hinted = False
@@ -32,7 +32,7 @@ class WorkLeft:
         return True
 
     def update(self, result: TurnResult, *, freed: bool, claimed: bool, swept: bool, pending_deliveries: bool) -> None:
-        """After a turn. `freed`: slots came free that it could not fill; the others: what it was asked to do."""
+        """Update after a turn. `freed`: slots came free that it could not fill; the others: what it was asked to do."""
         pending = result.pending
         self.claimable = pending.more or pending.left_claimable or freed or (self.claimable and not claimed)
         self.backlog_waits = pending.backlog or (self.backlog_waits and not claimed)
@@ -43,7 +43,7 @@ class WorkLeft:
             self.note_due(pending.earliest)
 
     def note_due(self, at: int) -> bool:
-        """Something is due at this time. True when it is earlier than everything known before."""
+        """Note that something is due at this time. Return True if it is earlier than everything known before."""
         if self.due is not None and self.due <= at:
             return False
         self.due = at

@@ -67,7 +67,7 @@ class Activations:
             self._residents.keep(claim)
 
     def begin(self, item: Claim | Commit) -> Coroutine[Any, Any, None] | None:
-        """The coroutine of one item of a round; None when it was abandoned meanwhile, or the worker stops."""
+        """Return the coroutine of one item of a round; None if it was abandoned meanwhile, or the worker stops."""
         if not self.open or not self._is_current(_claim_of(item)):
             return None
         if not isinstance(item, Claim):
@@ -82,7 +82,7 @@ class Activations:
             self._asyncio_tasks[claim.id] = (claim, task)
 
     def abandon(self, claims: Iterable[Claim]) -> None:
-        """These were cancelled or reclaimed: stop their steps, and commit nothing."""
+        """Stop the steps of these cancelled or reclaimed instances, and commit nothing."""
         for claim in claims:
             _, task = self._asyncio_tasks.pop(claim.id, (None, None))
             if task is not None:
@@ -93,12 +93,12 @@ class Activations:
         """Give up the parked functions that are in memory."""
         self._residents.close()
 
-    def tasks(self) -> list[coroutine_batch.Task]:
-        """The tasks of those that wait for something."""
+    def waiting(self) -> list[coroutine_batch.Task]:
+        """The asyncio tasks of the activations that wait for something."""
         return [task for _, task in self._asyncio_tasks.values() if task is not None]
 
     async def until_idle(self) -> None:
-        """Until nothing runs and all outcomes have been handed to the clerk."""
+        """Wait until nothing runs and all outcomes have been handed to the clerk."""
         while self._asyncio_tasks or self._outcomes:
             self._ended.clear()
             await self._ended.wait()
@@ -126,8 +126,8 @@ class Activations:
         self._commit(claim, decision)
 
     async def _read_journal(self, claim: Claim) -> None:
-        """Read what the turn of the claim has not. While the database does not answer, the activation waits, as its
-        outcome would, until its lease or the worker ends."""
+        """Read the journal if the turn of the claim did not. While the database does not answer, the activation waits,
+        as its outcome would, until its lease or the worker ends."""
         while claim.is_journal_unread:
             lines: Reply[list[JournalRow]] = Reply()
             self._clerk.read(lambda store: read_journal(store, claim), lines)
@@ -154,7 +154,7 @@ class Activations:
             raise error
 
     async def _recover_refused(self, commit: Commit) -> None:
-        """The store refused the outcome: `handle` decides, and if that is refused too the instance fails."""
+        """Let `handle` decide after the store refused the outcome; if that is refused too, the instance fails."""
         claim, error = commit.claim, commit.result
         if commit.decision.label == "stop":
             self._commit(claim, _failed(claim, error))
@@ -162,8 +162,8 @@ class Activations:
             self._commit(claim, await self._recover(claim, error))
 
     async def _recover(self, claim: Claim, error: Any) -> Decision:
-        """What becomes of an error. A CancelledError that only the step itself raised fails it too: nothing else would
-        ever end the instance."""
+        """Turn an error into a decision. A CancelledError that only the step itself raised fails it too: nothing else
+        would ever end the instance."""
         try:
             return await self._registry.program(claim.lane).recover(claim, self._services, error)
         except BaseException as second:
@@ -171,7 +171,7 @@ class Activations:
             return _failed(claim, second)
 
     def _is_current(self, claim: Claim) -> bool:
-        """False when this claim was abandoned; its instance may have been claimed again since."""
+        """Return False if this claim was abandoned; its instance may have been claimed again since."""
         held = self._asyncio_tasks.get(claim.id)
         return held is not None and held[0] is claim
 
@@ -189,7 +189,7 @@ class Activations:
 
 
 def _close(claim: Claim) -> None:
-    """This claim does not go on: end what it keeps between two commits."""
+    """End a claim that does not go on, with what it keeps between two commits."""
     if claim.session is not None:
         claim.session.release()
     if claim.span is not None:

@@ -1,4 +1,4 @@
-"""The worker as the clerk uses it: the protocol LocalWorker, called on the clerk's thread.
+"""AttachedWorker: the protocol LocalWorker for the clerk, called on the clerk's thread.
 
 It passes claims and notices on to the worker's loop. Starting and stopping are in worker.py.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hark.engine.worker.activations import Activations
@@ -17,35 +18,26 @@ from hark.kernel.requests import Capacity, Commit
 from hark.model.activation import Arrived, Claim
 
 
+@dataclass(eq=False)
 class AttachedWorker:
-    """What the clerk holds of a worker that runs in its process."""
+    """The clerk's side of a worker that runs in its process."""
 
-    def __init__(
-        self,
-        owner: str,
-        slots: Slots,
-        activations: Activations,
-        services: WorkerServices,
-        lease: LeaseRenewal,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self.owner = owner
-        self._slots = slots
-        self._activations = activations
-        self._services = services
-        self._lease = lease
-        self._loop = loop
+    owner: str
+    _slots: Slots
+    _activations: Activations
+    _services: WorkerServices
+    _lease: LeaseRenewal
+    _loop: asyncio.AbstractEventLoop
 
     @property
     def open(self) -> bool:
-        """False while it stops: it claims nothing more."""
         return self._activations.open
 
     def capacity(self, commits: Sequence[Commit]) -> Capacity | None:
         return self._slots.capacity(commits, self._activations.in_memory) if self.open else None
 
     def receive(self, commits: Sequence[Commit], claims: Sequence[Claim]) -> None:
-        """Outcomes that were committed, fenced or refused, and new claims.
+        """Take outcomes that were committed, fenced or refused, and new claims.
 
         An instance that runs ahead, or whose outcome was refused, keeps its slot. A new claim ends an older one of the
         same instance.
@@ -71,7 +63,7 @@ class AttachedWorker:
         self._call(self._activations.start, begin, refused, closed, parked)
 
     def abandon(self, ids: set[str]) -> None:
-        """These were cancelled or reclaimed: their slots are free now, whatever their steps still do."""
+        """Free the slots of these cancelled or reclaimed instances, whatever their steps still do."""
         claims = self._slots.claims_of(ids)
         for claim in claims:
             self._slots.free(claim)
@@ -95,6 +87,5 @@ class AttachedWorker:
         return self._lease.is_sound()
 
     def _call(self, function: Callable[..., None], *args: Any) -> None:
-        """Call a function on the worker's loop."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *args)

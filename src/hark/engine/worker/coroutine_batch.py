@@ -1,4 +1,4 @@
-"""Shared tasks: several coroutines run in one task, one after the other, as long as none of them has to wait.
+"""Run several coroutines in one asyncio task, one after the other, as long as none of them has to wait.
 
 A task for every step costs more than most steps. So all steps that begin together share one; the first that has to wait
 keeps the task for itself, and the others continue in another. Each coroutine sees the same task from its first line to
@@ -21,12 +21,10 @@ class Owner(Protocol, Generic[T]):
     """Makes the coroutines that share a task."""
 
     def begin(self, item: T) -> Coroutine[Any, Any, None] | None:
-        """The coroutine of an item; None when it is no longer needed."""
-        ...
+        """Return the coroutine of an item; None if it is no longer needed."""
 
     def keep_task(self, item: T, task: Task) -> None:
-        """The coroutine of this item has to wait, and has the task for itself from now on."""
-        ...
+        """Give the asyncio task to the coroutine of this item, which has to wait."""
 
 
 def run(owner: Owner[T], items: deque[T]) -> Task:

@@ -1,4 +1,4 @@
-"""HandlerSupport: what the handlers of tasks use of the worker they run in. A part of WorkerServices.
+"""HandlerSupport: gives the handlers of tasks what they use of their worker. A part of WorkerServices.
 
 A handler runs on the worker's loop, or in a thread; what it calls runs on the loop, and gives a `Reply` that either can
 wait for.
@@ -26,14 +26,7 @@ T = TypeVar("T")
 
 
 class HandlerSupport:
-    """The handlers that run in this process, and how they reach its loop.
-
-    Attributes:
-        linger: Seconds that a handler waits in its slot before its task parks.
-        max_signal_wait: The longest timeout of `task.wait_for_signal`, in seconds.
-        running: The handlers that run.
-        stopping: Whether the worker stops: a handler that begins to wait parks its task at once.
-    """
+    """The handlers that run in this process, and their way to its loop. Implements a part of TaskServices."""
 
     def __init__(self, clerk: Clerk) -> None:
         self.linger = 60.0
@@ -48,19 +41,17 @@ class HandlerSupport:
         answer_all([(self._done, None)])
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A worker starts on this loop."""
+        """Note that a worker starts on this loop."""
         self._loop = loop
         self.stopping = False
 
     def park_waiting(self) -> None:
-        """The worker stops: handlers that wait park their tasks now, so that others need not wait for the lease."""
+        """Park the tasks whose handlers wait, because the worker stops: others need not wait for the lease."""
         self.stopping = True
         for handler in list(self.running):
             handler.suspend_if_waiting()
 
     def begin(self, work: Coroutine[Any, Any, T], *, given_up: Callable[[], None] | None = None) -> Reply[T]:
-        """Run a coroutine on the worker's loop. From any thread. `given_up`: it is a wait. It ends when the task that
-        awaits the reply is cancelled, and this is called."""
         reply: Reply[T] = Reply() if given_up is None else _WaitReply(given_up)
         loop = self._loop
         if loop is None or loop.is_closed():
@@ -81,19 +72,17 @@ class HandlerSupport:
             reply.work = task
 
     def done(self) -> Reply[None]:
-        """The result of a call that need not be waited for."""
         return self._done
 
     def signal(self, target: str, name: str, payload: str, dedup_key: str | None) -> Reply[Delivery]:
-        """Send a signal, in a commit of its own. From any thread."""
         reply: Reply[Delivery] = Reply()
         self._clerk.submit(Deliver(target=target, name=name, payload=payload, dedup_key=dedup_key), reply)
         return reply
 
 
 class _WaitReply(Reply[T]):
-    """The reply of a wait. If the task that awaits it is cancelled, the wait ends: nothing uses its answer, even if it
-    is there already and only the task does not know."""
+    """The reply of a wait. If the asyncio task that awaits it is cancelled, the wait ends: nothing uses its answer,
+    even if the answer is there already and only that asyncio task does not know."""
 
     __slots__ = ("_given_up", "_is_used", "work")
 

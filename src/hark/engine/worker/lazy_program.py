@@ -1,4 +1,4 @@
-"""LazyProgram: what runs a lane, loaded when the first instance of it is claimed.
+"""LazyProgram: loads the program of a lane when the first instance of it is claimed.
 
 Every worker can run jobs and shell tasks, and most processes never do: they need not import the code for it.
 """

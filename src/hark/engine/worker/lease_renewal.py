@@ -21,14 +21,9 @@ _log = get_logger()
 
 class LeaseRenewal:
     def __init__(
-        self,
-        owner: str,
-        registry: Registry,
-        seconds: float,
-        info: Callable[[], str],
-        renewed: Callable[[float], None],
+        self, owner: str, registry: Registry, seconds: float, info: Callable[[], str], renewed: Callable[[float], None]
     ) -> None:
-        """`owner`: the id of the worker; `registry`: what it can run; `seconds`: of the lease;
+        """Make the thread. `owner`: the id of the worker; `registry`: the lanes it can run; `seconds`: of the lease;
         `info`: what to record about the worker, as JSON, with each renewal; `renewed`: called after each."""
         self._owner = owner
         self._registry = registry
@@ -46,11 +41,10 @@ class LeaseRenewal:
         return held
 
     def stop(self) -> None:
-        """End the thread, soon."""
         self._stopped.set()
 
     def is_sound(self) -> bool:
-        """True when the lease is held and was not lost lately.
+        """Return True if the lease is held and was not lost lately.
 
         A worker that could not renew its lease was cut off from the database, maybe together with the workers that look
         dead now: they get a whole lease to renew theirs before it reclaims their instances (M5).

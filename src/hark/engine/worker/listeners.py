@@ -41,14 +41,14 @@ class ActivationListener:
         self._notified.set()
 
     def give(self, arrived: Arrived) -> None:
-        """A turn of this process has added these rows to the inbox."""
+        """Give the rows that a turn of this process has added to the inbox."""
         if self._take is not None and arrived.is_complete and self._take(arrived):
             self._taken.update([row.seq for row in arrived.rows])
         else:
             self._notified.set()
 
     def notify_unseen(self, found: list[int]) -> None:
-        """These rows are in the inbox; all that is below the highest of them was committed before they were read."""
+        """Notify of these rows in the inbox; all below the highest of them was committed before they were read."""
         if all(seq <= self.seen or seq in self._taken for seq in found):
             self.seen = max(self.seen, *found)
             self._taken = {seq for seq in self._taken if seq > self.seen}
@@ -71,7 +71,7 @@ class Listeners:
         return listener
 
     def ids(self) -> list[str]:
-        """The instances that listen. From any thread."""
+        """The ids of the instances that listen. From any thread."""
         return list(self._by_id.copy())
 
     def listening(self) -> list[tuple[str, int]]:
@@ -79,7 +79,7 @@ class Listeners:
         return sorted((id, listener.seen) for id, listener in self._by_id.copy().items())
 
     def notify(self, ids: set[str], arrived: Mapping[str, Arrived]) -> None:
-        """Signals were delivered to these."""
+        """Notify the instances to which signals were delivered."""
         for id in ids:
             listener = self._by_id.get(id)
             if listener is not None:
@@ -89,7 +89,7 @@ class Listeners:
                     listener.notify()
 
     def notify_unseen(self, found: dict[str, list[int]]) -> None:
-        """These signals are in the inboxes; an activation that has seen its own is not notified."""
+        """Notify the activations that have not seen all of these signals, which are in their inboxes."""
         for id, seqs in found.items():
             listener = self._by_id.get(id)
             if listener is not None:

@@ -1,4 +1,4 @@
-"""Warn about tasks that no worker can run: a handler or a gate that is registered nowhere.
+"""MissingCode: warns about tasks that no worker can run, because a handler or a gate is registered nowhere.
 
 Such a task waits, and its job with it. `why` and `hark doctor` say so when they are asked; this says so in the log,
 when the turn that makes such a task claimable is over, and not more than once a minute for each lane.
@@ -19,14 +19,14 @@ _AGAIN = 60.0  # seconds
 
 
 class MissingCode:
-    """When this process last asked which workers have a lane. Used on the clerk's loop."""
+    """The times at which this process last asked which workers have a lane. Used on the clerk's loop."""
 
     def __init__(self) -> None:
         self._asked: dict[str, float] = {}
 
     def unknown(self, lanes: Iterable[tuple[str, str]], here: Iterable[str]) -> list[str]:
-        """Of these lanes, each with its queue, those of handlers and gates that this process does not have and did not
-        ask about in the last minute."""
+        """Return those of these lanes (with their queues) that belong to handlers and gates, that this process does not
+        have, and that it did not ask about in the last minute."""
         now = time.monotonic()
         found = {lane for _, lane in lanes if "@" not in lane and lane not in INTERPRETED}.difference(here)
         asked = self._asked

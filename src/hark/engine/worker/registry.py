@@ -1,4 +1,4 @@
-"""Registry: what this process can run, by lane: definitions it has code for, interpreters, handlers of tasks.
+"""Registry: holds what this process can run, by lane: code of definitions, interpreters, handlers of tasks.
 
 A worker claims nothing else (M6).
 """
@@ -17,7 +17,7 @@ from hark.programs.services import FunctionServices, InputCodec
 
 
 class LaneProgram(Protocol):
-    """What runs the instances of a lane."""
+    """The program that runs the instances of a lane."""
 
     traits: Traits
 
@@ -26,7 +26,7 @@ class LaneProgram(Protocol):
 
 
 class Program(LaneProgram, Protocol):
-    """A definition, however it is written, as the worker runs it."""
+    """The program of a definition, however it is written."""
 
     name: str
     version: int
@@ -57,7 +57,7 @@ class Registry:
         self._queues: frozenset[str] = frozenset({"default"})
 
     def add(self, program: Program) -> bool:
-        """Register a program. False when it is registered already.
+        """Register a program. Return False if it is registered already.
 
         Raises:
             InvalidDefinition: Another program has this name and version.
@@ -80,7 +80,8 @@ class Registry:
         return True
 
     def add_lane(self, lane: str, program: LaneProgram) -> bool:
-        """Register what runs a lane that is not the code of a definition. False when it is registered already.
+        """Register the program of a lane that is not the code of a definition. Return False if it is registered
+        already.
 
         Raises:
             InvalidDefinition: Something else runs this lane.
@@ -100,18 +101,18 @@ class Registry:
         self._lanes = {**self._lanes, lane: program.traits}
 
     def program(self, lane: str) -> LaneProgram:
-        """What runs this lane, which must be one of `lanes`."""
+        """The program of this lane, which must be one of `lanes`."""
         return self._by_lane[lane]
 
     def find(self, name: str, version: int | None) -> Program | None:
-        """The program of this version, or of the newest; None when there is no code for it."""
+        """The program of this version, or of the newest; None if there is no code for it."""
         if version is not None:
             return self._programs.get((name, version))
         versions = [v for n, v in self._programs if n == name]
         return self._programs[(name, max(versions))] if versions else None
 
     def rows(self) -> list[DefinitionRow]:
-        """The definitions, as they are recorded in the store."""
+        """The rows of the definitions, as they are recorded in the store."""
         return [
             DefinitionRow(p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest, p.on_cancel)
             for p in self._programs.values()
@@ -126,5 +127,5 @@ class Registry:
         return self._queues
 
     def lanes(self) -> dict[str, Traits]:
-        """What it can run, with the traits of each lane."""
+        """The lanes that this process can run, each with its traits."""
         return self._lanes

@@ -1,4 +1,4 @@
-"""Residents: durable functions that are parked and still in memory, so that their next activation needs no replay.
+"""Residents: keeps parked durable functions in memory, so that their next activation needs no replay.
 
 A function that is answered soon after it has parked continues where it stands. Nothing depends on it: the store has
 everything, and a function that is not resident, or was activated elsewhere meanwhile, is replayed. They are few, small
@@ -31,7 +31,7 @@ class Residents:
     """The parked functions that one worker keeps in memory."""
 
     def __init__(self, most: int, release: Callable[[Claim], None]) -> None:
-        """`most`: how many there may be. `release` ends what a claim keeps in memory."""
+        """Keep at most `most` functions. `release` ends what a claim keeps in memory."""
         self._most = most
         self._release = release
         self._by_id: dict[str, _Resident] = {}  # the oldest first
@@ -42,7 +42,7 @@ class Residents:
         self._timer: asyncio.TimerHandle | None = None
 
     def keep(self, claim: Claim) -> None:
-        """The instance of this claim has parked."""
+        """Keep the function of this claim, whose instance has parked."""
         self._give_up(claim.id)
         loop = asyncio.get_running_loop()
         resident = self._by_id[claim.id] = _Resident(claim, loop.time())
@@ -66,7 +66,7 @@ class Residents:
             self._release(parked)
 
     def close(self) -> None:
-        """Give up all of them, and whatever parks from now on."""
+        """Give up all resident functions, and whatever parks from now on."""
         self._most = 0
         for id in [*self._by_id]:
             self._give_up(id)

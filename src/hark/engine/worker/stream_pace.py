@@ -1,4 +1,4 @@
-"""StreamPace: how fast the tasks of a process write their streams.
+"""StreamPace: limits how fast the tasks of a process write their streams.
 
 A chunk is far less work for the handler that makes it than a step is for an instance, so handlers in a loop would take
 most of the processor and of the turns. While others have work, all streams of the process together get a fixed rate;
@@ -24,7 +24,7 @@ class StreamPace:
         self._next = 0.0  # when the next chunk may be written
 
     def delay(self, size: int) -> float:
-        """How many seconds to wait after a note with this many chunks, before the next one."""
+        """The seconds to wait after a note with this many chunks, before the next one."""
         now = time.monotonic()
         if now - self._queue.busy_at > _RECENT:
             self._next = now

@@ -17,14 +17,14 @@ _CHECKS = 8  # two seconds
 
 
 class Watched(Protocol):
-    driving: Any
+    running_session: Any
     """(session,) while the code of a function runs on the loop, a new tuple for each piece of it; else None.
     In a replay one piece may receive many lines: `session.unread_lines` says how many are left."""
 
 
 class LoopWatchdog:
     def __init__(self, services: Watched, thread: int) -> None:
-        """`thread`: the id of the thread whose loop runs the functions."""
+        """Watch the thread with this id, whose loop runs the functions."""
         self._services = services
         self._watched_thread = thread
         self._closed = threading.Event()
@@ -36,13 +36,13 @@ class LoopWatchdog:
     def _watch(self) -> None:
         last, last_left, checks = None, 0, 0
         while not self._closed.wait(_INTERVAL):
-            driving = self._services.driving
-            left = 0 if driving is None else driving[0].unread_lines
-            checks = checks + 1 if driving is not None and driving is last and left == last_left else 0
-            last, last_left = driving, left
+            running = self._services.running_session
+            left = 0 if running is None else running[0].unread_lines
+            checks = checks + 1 if running is not None and running is last and left == last_left else 0
+            last, last_left = running, left
             if checks == _CHECKS:
                 frame = sys._current_frames().get(self._watched_thread)
-                (session,) = driving
+                (session,) = running
                 session.stalled = _where(frame, session.program)
 
 

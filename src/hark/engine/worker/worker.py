@@ -61,19 +61,23 @@ class Worker:
         self._slots = Slots(self.owner, registry, queues)
         self._activations = Activations(clerk, registry, services, residents)
         self._lease = LeaseRenewal(
-            self.owner, registry, lease, lambda: describe_worker(*self._slots.room(), lease), services.pulse.renewed
+            self.owner,
+            registry,
+            lease,
+            lambda: describe_worker(*self._slots.room(), lease),
+            services.lease_relay.renewed,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def open(self) -> bool:
-        """Whether it claims work: not when it stops or has stopped."""
+        """Return True while the worker claims work: not when it stops or has stopped."""
         return self._activations.open
 
     @property
     def tally(self) -> dict[str, int]:
-        """How many steps it ran (`steps`), and how many outcomes of each kind."""
+        """The number of steps it ran (`steps`), and of outcomes of each kind."""
         return self._activations.tally
 
     # -- starting and stopping, on the worker's loop -----------------------------------------------
@@ -128,9 +132,9 @@ class Worker:
         activations.open = False
         await asyncio.sleep(0)  # a round that was to begin has begun: every step left waits in a task of its own
         self._services.park_waiting()
-        if tasks := activations.tasks():
+        if tasks := activations.waiting():
             await asyncio.wait(tasks, timeout=self._grace)
-        left = activations.tasks()
+        left = activations.waiting()
         for task in left:
             cancel(task)
         if left:

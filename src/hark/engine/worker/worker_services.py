@@ -1,4 +1,4 @@
-"""WorkerServices: what steps and functions use of the process they run in. Implements programs/services.py."""
+"""WorkerServices: gives steps and functions what they use of their process. Implements programs/services.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hark.engine.commands.lease_pulse import LeasePulse
+from hark.engine.commands.lease_relay import LeaseRelay
 from hark.engine.tasks.definition_sources import DefinitionSources
 from hark.engine.turns.clerk import Clerk
 from hark.engine.turns.reply import Reply
@@ -41,8 +41,8 @@ class WorkerServices(HandlerSupport):
         link: Callable[[str, str, int | None], str],
         sources: DefinitionSources,
     ) -> None:
-        """`new` makes a start of a definition, an input and options, and `link` the signed address of an awakeable;
-        `sources` reads what jobs and processes need."""
+        """Take `new`, which makes a start of a definition, an input and options, `link`, which makes the signed address
+        of an awakeable, and `sources`, which reads what jobs and processes need."""
         super().__init__(clerk)
         self.max_payload = max_payload
         self.new = new
@@ -50,17 +50,17 @@ class WorkerServices(HandlerSupport):
         self.micros = clerk.now
         self._submit = clerk.submit
         self.listeners = Listeners()
-        self.pulse = LeasePulse()
+        self.lease_relay = LeaseRelay()
         self.listen = self.listeners.listen
-        self.driving: Any = None
+        self.running_session: Any = None
         self.current_thread = threading.get_ident
         self.tracing: Tracing | None = None
         self.link = link
-        self.graph = sources.graph
+        self.job_graph = sources.job_graph
         self.outputs = sources.outputs
         self.inputs = sources.inputs
         self.unknown_gates = sources.unknown_gates
-        self.process = sources.process
+        self.bpmn_graph = sources.bpmn_graph
         self.variables = sources.variables
         self._threads: ThreadPoolExecutor | None = None
         self._handler_threads: ThreadPoolExecutor | None = None

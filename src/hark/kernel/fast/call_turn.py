@@ -19,7 +19,7 @@ from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.kernel.settle import answer_event, answer_payload, matches_schema
 from hark.model.activation import CLAIM_COLUMNS, Claim, InboxRow, JournalRow, WaitRow
-from hark.model.lanes import GRAPHS, INTERPRETED
+from hark.model.lanes import ENGINE_QUEUE, INTERPRETED
 from hark.model.names import instance_of
 from hark.model.values import Delivery
 from hark.store import statements as sql
@@ -104,7 +104,7 @@ def _worker(capacity: Capacity | None, count: int) -> _Values | None:
     slots: list[tuple[str, str, int]] = []
     for queue, free in capacity.free.items():
         if free > 0 and free >= count:
-            interpreted = queue == GRAPHS
+            interpreted = queue == ENGINE_QUEUE
             slots += [(queue, lane, free) for lane in capacity.lanes if (lane in INTERPRETED) is interpreted]
     if not slots:
         return None

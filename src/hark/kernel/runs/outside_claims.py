@@ -18,7 +18,7 @@ from hark.kernel.requests import CommitTask, FetchTasks, RenewTask
 from hark.kernel.rows import status_of
 from hark.model.activation import Claim
 from hark.model.errors import task_lost
-from hark.model.lanes import GRAPHS
+from hark.model.lanes import ENGINE_QUEUE
 from hark.model.names import new_id
 from hark.model.outside import OWNER
 from hark.store import statements as sql
@@ -101,7 +101,7 @@ async def fetch(turn: Turn) -> None:
         return
     for request in requests:
         request.result = []
-    queues = [queue for (queue,) in await turn.tx.fetch(sql.claimable_queues) if queue != GRAPHS]
+    queues = [queue for (queue,) in await turn.tx.fetch(sql.claimable_queues) if queue != ENGINE_QUEUE]
     free = {id(request): request.most for request in requests}
     for _ in range(_MAX_ROUNDS):
         wanted: dict[str, int] = {}

@@ -3,8 +3,8 @@
 The reader (programs/bpmn/file/), the interpreter (programs/bpmn/interpreter/) and the drawing look up a row instead of
 testing for names. A row has only data. What an element does is in registries, which tests/bpmn/test_registries.py
 compares with this table: how a token runs it (programs/bpmn/interpreter/elements.py, event_kinds.py), how its XML is
-read and checked (programs/bpmn/file/element_readers.py, events.py), and its symbol
-(programs/bpmn/drawing/drawing_symbols.py). docs/contributing/recipes-bpmn-element.md tells how to add one.
+read and checked (programs/bpmn/file/element_readers.py, read_events.py), and its symbol
+(programs/bpmn/drawing/drawing_symbols.py). docs/contributing/recipes/bpmn-element.md tells how to add one.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class ElementRow(NamedTuple):
 
     @property
     def is_activity(self) -> bool:
-        """Whether it is a task, a sub-process or a call activity."""
+        """Return True if the element is a task, a sub-process or a call activity."""
         return self.family in ("task", "subprocess", "call")
 
 
 class EventKindRow(NamedTuple):
-    """What an event can catch or throw.
+    """A kind of event that can be caught or thrown.
 
     Attributes:
-        tag: The name of its definition in the file; None: an event without a definition.
+        name: The short name of its definition: `timer`, `compensate`; empty: an event without a definition.
         kind: The kind of its EventSpec.
         places: Where it can be.
         always_interrupts: It interrupts, whatever the file says.
@@ -71,7 +71,7 @@ class EventKindRow(NamedTuple):
         is_link: Its two ends are connected by a name instead of a flow.
     """
 
-    tag: str | None
+    name: str
     kind: EventKind
     places: tuple[EventPlace, ...]
     always_interrupts: bool = False
@@ -81,9 +81,9 @@ class EventKindRow(NamedTuple):
     is_link: bool = False
 
     @property
-    def name(self) -> str:
-        """The short name of its definition: `timer`, `compensate`."""
-        return "" if self.tag is None else self.tag.removeprefix("bpmn:").removesuffix("EventDefinition")
+    def tag(self) -> str | None:
+        """The name of its definition in the file; None if it has none."""
+        return f"bpmn:{self.name}EventDefinition" if self.name else None
 
 
 _AD_HOC = "Hark does not execute ad-hoc sub-processes. Use a sub-process with flows."
@@ -128,36 +128,25 @@ _ANYWHERE: Final[tuple[EventPlace, ...]] = ("start", "event start", "boundary", 
 EVENTS: Final = {
     row.kind: row
     for row in (
-        EventKindRow(None, "none", ("start", "inner start", "throw", "end")),
-        EventKindRow("bpmn:signalEventDefinition", "signal", _ANYWHERE),
-        EventKindRow("bpmn:messageEventDefinition", "message", _ANYWHERE, has_one_receiver=True),
-        EventKindRow("bpmn:timerEventDefinition", "timer", ("start", "event start", "boundary", "catch")),
+        EventKindRow("", "none", ("start", "inner start", "throw", "end")),
+        EventKindRow("signal", "signal", _ANYWHERE),
+        EventKindRow("message", "message", _ANYWHERE, has_one_receiver=True),
+        EventKindRow("timer", "timer", ("start", "event start", "boundary", "catch")),
         EventKindRow(
-            "bpmn:errorEventDefinition",
-            "error",
-            ("event start", "boundary", "end"),
-            always_interrupts=True,
-            has_one_catcher=True,
+            "error", "error", ("event start", "boundary", "end"), always_interrupts=True, has_one_catcher=True
         ),
+        EventKindRow("escalation", "escalation", ("event start", "boundary", "throw", "end"), has_one_catcher=True),
+        EventKindRow("conditional", "conditional", ("event start", "boundary", "catch")),
         EventKindRow(
-            "bpmn:escalationEventDefinition",
-            "escalation",
-            ("event start", "boundary", "throw", "end"),
-            has_one_catcher=True,
-        ),
-        EventKindRow("bpmn:conditionalEventDefinition", "conditional", ("event start", "boundary", "catch")),
-        EventKindRow(
-            "bpmn:compensateEventDefinition",
+            "compensate",
             "compensation",
             ("event start", "boundary", "throw", "end"),
             always_interrupts=True,
             compensates=True,
         ),
-        EventKindRow(
-            "bpmn:cancelEventDefinition", "cancel", ("boundary", "end"), always_interrupts=True, has_one_catcher=True
-        ),
-        EventKindRow("bpmn:terminateEventDefinition", "terminate", ("end",)),
-        EventKindRow("bpmn:linkEventDefinition", "link", ("catch", "throw"), is_link=True),
+        EventKindRow("cancel", "cancel", ("boundary", "end"), always_interrupts=True, has_one_catcher=True),
+        EventKindRow("terminate", "terminate", ("end",)),
+        EventKindRow("link", "link", ("catch", "throw"), is_link=True),
     )
 }
 """The kinds of events."""

@@ -33,7 +33,7 @@ class Assignment(Struct, frozen=True, omit_defaults=True):
 
 
 class EventSpec(Struct, frozen=True, omit_defaults=True):
-    """What an event catches or throws.
+    """The event that a node catches or throws.
 
     Attributes:
         kind: What it is.
@@ -75,7 +75,7 @@ class EventSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class LoopSpec(Struct, frozen=True, omit_defaults=True):
-    """How an activity is repeated.
+    """The repetition of an activity.
 
     Attributes:
         kind: `parallel` and `sequential` are multi-instance; `standard` repeats while its condition holds.
@@ -103,7 +103,7 @@ class LoopSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class UserSpec(Struct, frozen=True, omit_defaults=True):
-    """Who a user task is for, and what it asks. All values are sources.
+    """The people a user task is for, and the question it asks. All values are sources.
 
     `assignee` gives a text, `users` and `groups` give texts or lists of texts (a text may have several, separated by
     commas), `due` an ISO 8601 date or duration. `schema` is the JSON Schema of the answer. `id_variable` gives the name
@@ -121,7 +121,7 @@ class UserSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class CallSpec(Struct, frozen=True, omit_defaults=True):
-    """What a call activity calls, and which variables go in and come out.
+    """The process that a call activity calls, and the variables that go in and come out.
 
     Attributes:
         process: A source that gives the id of the process.
@@ -266,7 +266,7 @@ class BpmnSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class BpmnSource(Struct, frozen=True, omit_defaults=True):
-    """What the store keeps of a version of a process: what is interpreted, and the file, for its diagram."""
+    """The source of a version of a process in the store: the process to interpret, and the file, for its diagram."""
 
     process: BpmnSpec
     xml: str
@@ -277,13 +277,9 @@ def step_of_start(element: str) -> str:
     return f"{START}:{element}"
 
 
-_decoder = msgspec.json.Decoder(BpmnSource)
+decode_bpmn = msgspec.json.Decoder(BpmnSource).decode
+"""Read a process from its stored source."""
 _encoder = msgspec.json.Encoder()
-
-
-def decode_bpmn(source: str) -> BpmnSource:
-    """A process from its stored source."""
-    return _decoder.decode(source)
 
 
 def encode_bpmn(source: BpmnSource) -> str:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Marks(Struct, frozen=True):
-    """What is drawn on the diagram of a process. Elements and flows are named by their ids in BpmnSpec.
+    """The marks on the diagram of a process. Elements and flows are named by their ids in BpmnSpec.
 
     Attributes:
         tokens: How many tokens rest at an element.

@@ -1,4 +1,4 @@
-"""Budget: how much work one evaluation may do, so that it always ends soon, whatever the expression and the values.
+"""Budget: limits the work of one evaluation, so that it always ends soon, whatever the expression and the values.
 
 An expression has no loops, so it cannot run for ever; but a function that walks a list of the input, used a thousand
 times in a row, could take minutes. Each node and each item that a function looks at is a step; each character that is
@@ -17,7 +17,7 @@ class OverBudget(Exception):
 
 
 class Budget:
-    """What is left for one evaluation."""
+    """The steps and characters that are left for one evaluation."""
 
     __slots__ = ("_characters", "_steps")
 

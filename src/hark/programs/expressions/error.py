@@ -1,4 +1,4 @@
-"""ExpressionError: what is wrong in an expression, and where."""
+"""ExpressionError: describes a mistake in an expression, and its place."""
 
 from __future__ import annotations
 

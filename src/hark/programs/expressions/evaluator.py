@@ -31,7 +31,7 @@ from hark.programs.expressions.tree import (
 
 
 class Evaluation:
-    """One evaluation of one compiled text: its variables, and what is left of its budget."""
+    """An evaluation of one compiled text: its variables, and what is left of its budget."""
 
     def __init__(self, text: str, variables: Mapping[str, Any]) -> None:
         self._text = text
@@ -76,7 +76,7 @@ class Evaluation:
             raise ExpressionError(str(problem), self._text, node.at) from None
 
     def truth(self, node: Node, what: str) -> bool:
-        """Whether a condition holds: it is true, false, or null, which counts as false. Anything else is an error."""
+        """Return True if a condition holds: it is true, false, or null, which counts as false. Otherwise raise."""
         value = self.value(node)
         if value is None or isinstance(value, bool):
             return bool(value)
@@ -147,7 +147,7 @@ class Evaluation:
             self._in_default -= 1
 
     def _suggestion(self, name: str, known: Mapping[str, Any]) -> str:
-        """What to write instead of an unknown name. To find it takes longer than all the rest: not in `default`."""
+        """The suggestion for an unknown name. To find it takes longer than all the rest: not in `default`."""
         return "" if self._in_default else suggestion(name, [other for other in known if isinstance(other, str)])
 
     def _logical(self, node: Logical) -> bool:
@@ -155,7 +155,7 @@ class Evaluation:
         return stops_at if any(self.truth(each, node.operator) is stops_at for each in node.operands) else not stops_at
 
     def _arithmetic(self, node: Arithmetic) -> Any:
-        """The left side is walked in a loop: `a + b + c + …` may be long, and each level would need a frame."""
+        """Calculate. The left side is walked in a loop: `a + b + c + …` may be long, and levels would need frames."""
         waiting = [node]
         while isinstance(first := waiting[-1].left, Arithmetic):
             self.budget.spend()

@@ -78,26 +78,30 @@ def _length(budget: Budget, value: Any) -> int:
 
 @_function("empty(value)", 1)
 def _empty(budget: Budget, value: Any) -> bool:
-    """True of null and of a text, list or object without content."""
+    """Return True for null and for a text, list or object without content."""
     return kind_of(value) in ("null", "text", "list", "object") and not value
 
 
-@_function("upper(text)", 1)
-def _upper(budget: Budget, text: Any) -> str:
-    budget.spend_text(len(_need(text, "upper", "text")))
-    return str(text.upper())
+def _reading(usage: str, kind: Kind, run: Callable[[Any], Any]) -> None:
+    """Register a function that reads a text, a list or an object once."""
+    name = usage.partition("(")[0]
+
+    @_function(usage, 1)
+    def spend_and_run(budget: Budget, value: Any) -> Any:
+        size = len(_need(value, name, kind))
+        if kind == "text":
+            budget.spend_text(size)
+        else:
+            budget.spend(size)
+        return run(value)
 
 
-@_function("lower(text)", 1)
-def _lower(budget: Budget, text: Any) -> str:
-    budget.spend_text(len(_need(text, "lower", "text")))
-    return str(text.lower())
-
-
-@_function("trim(text)", 1)
-def _trim(budget: Budget, text: Any) -> str:
-    budget.spend_text(len(_need(text, "trim", "text")))
-    return str(text.strip())
+_reading("upper(text)", "text", str.upper)
+_reading("lower(text)", "text", str.lower)
+_reading("trim(text)", "text", str.strip)
+_reading("keys(object)", "object", list)
+_reading("values(object)", "object", lambda value: list(value.values()))
+_reading("reverse(list)", "list", lambda items: list(reversed(items)))
 
 
 @_function("replace(text, old, new)", 3)
@@ -133,7 +137,7 @@ def _join(budget: Budget, items: Any, separator: Any = "") -> str:
 
 @_function("contains(text or list, part)", 2)
 def contains(budget: Budget, whole: Any, part: Any) -> bool:
-    """Whether a text has this part, a list this item, or an object this key."""
+    """Return True if a text has this part, a list this item, or an object this key."""
     match _need(whole, "contains", "text", "list", "object"):
         case str():
             if not isinstance(part, str):
@@ -159,32 +163,18 @@ def _ends_with(budget: Budget, text: Any, end: Any) -> bool:
     return bool(_need(text, "ends_with", "text").endswith(end))
 
 
-@_function("first(list)", 1)
-def _first(budget: Budget, items: Any) -> Any:
-    return items[0] if _need(items, "first", "list") else None
+_function("first(list)", 1)(lambda budget, items: items[0] if _need(items, "first", "list") else None)
+_function("last(list)", 1)(lambda budget, items: items[-1] if _need(items, "last", "list") else None)
+_function("min(list), or min(a, b, …)", 1, 50)(lambda budget, *values: min(_several(budget, values, "min")))
+_function("max(list), or max(a, b, …)", 1, 50)(lambda budget, *values: max(_several(budget, values, "max")))
+_function("text(value)", 1)(lambda budget, value: as_text(value, budget))
+_function("json(value)", 1)(lambda budget, value: as_json(value, budget))
+_function("floor(number)", 1)(lambda budget, number: _whole(math.floor, number, "floor"))
+_function("ceil(number)", 1)(lambda budget, number: _whole(math.ceil, number, "ceil"))
 
 
-@_function("last(list)", 1)
-def _last(budget: Budget, items: Any) -> Any:
-    return items[-1] if _need(items, "last", "list") else None
-
-
-@_function("keys(object)", 1)
-def _keys(budget: Budget, value: Any) -> list[Any]:
-    budget.spend(len(_need(value, "keys", "object")))
-    return list(value)
-
-
-@_function("values(object)", 1)
-def _values(budget: Budget, value: Any) -> list[Any]:
-    budget.spend(len(_need(value, "values", "object")))
-    return list(value.values())
-
-
-@_function("reverse(list)", 1)
-def _reverse(budget: Budget, items: Any) -> list[Any]:
-    budget.spend(len(_need(items, "reverse", "list")))
-    return list(reversed(items))
+def _whole(to_whole: Callable[[int | float], int], number: Any, what: str) -> int | float:
+    return check_number(to_whole(check_number(_need(number, what, "number"))))
 
 
 @_function("sort(list)", 1)
@@ -193,16 +183,6 @@ def _sort(budget: Budget, items: Any) -> list[Any]:
     # Sorting compares each item about log2(n) times.
     budget.spend(len(items) * max(1, len(items).bit_length()))
     return sorted(items)
-
-
-@_function("min(list), or min(a, b, …)", 1, 50)
-def _min(budget: Budget, *values: Any) -> Any:
-    return min(_several(budget, values, "min"))
-
-
-@_function("max(list), or max(a, b, …)", 1, 50)
-def _max(budget: Budget, *values: Any) -> Any:
-    return max(_several(budget, values, "max"))
 
 
 @_function("sum(list)", 1)
@@ -234,28 +214,6 @@ def _round(budget: Budget, number: Any, digits: Any = 0) -> int | float:
         context.prec = 60
         exact = Decimal(repr(number)).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP)
     return float(exact) if digits else int(exact)
-
-
-@_function("floor(number)", 1)
-def _floor(budget: Budget, number: Any) -> int | float:
-    check_number(_need(number, "floor", "number"))
-    return check_number(math.floor(number))
-
-
-@_function("ceil(number)", 1)
-def _ceil(budget: Budget, number: Any) -> int | float:
-    check_number(_need(number, "ceil", "number"))
-    return check_number(math.ceil(number))
-
-
-@_function("text(value)", 1)
-def _text(budget: Budget, value: Any) -> str:
-    return as_text(value, budget)
-
-
-@_function("json(value)", 1)
-def _json(budget: Budget, value: Any) -> str:
-    return as_json(value, budget)
 
 
 @_function("from_json(text)", 1)

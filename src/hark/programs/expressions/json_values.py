@@ -39,7 +39,7 @@ def kind_of(value: Any) -> Kind:
 
 
 def is_same(left: Any, right: Any, budget: Budget) -> bool:
-    """Whether two values are equal as JSON; values of different types are not. It loops, so that depth is no limit."""
+    """Return True if two values are equal as JSON; values of different types are not. A loop: depth is no limit."""
     pending = [(left, right)]
     while pending:
         one, other = pending.pop()

@@ -9,24 +9,11 @@ from __future__ import annotations
 import re
 from typing import Final, cast
 
-from hark.programs.expressions.grammar import TokenReader, check_call, check_depth, read_simple_operand
+from hark.programs.expressions import tree
+from hark.programs.expressions.error import ExpressionError
+from hark.programs.expressions.grammar import LOOSEST, Parser
 from hark.programs.expressions.tokens import Lexeme, Lexicon, read_tokens
-from hark.programs.expressions.tree import (
-    Arithmetic,
-    ArithmeticOperator,
-    Attribute,
-    Comparison,
-    ComparisonOperator,
-    Conditional,
-    FunctionCall,
-    Index,
-    ListOf,
-    Logical,
-    Negative,
-    Node,
-    Not,
-    ObjectOf,
-)
+from hark.programs.expressions.tree import Node
 
 _ESCAPES: Final = {"\\": "\\", "'": "'", '"': '"', "/": "/", "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _SIGNS = re.compile(r"==|!=|<=|>=|//|&&|\|\||[-+*/%<>=!.,:?|()\[\]{}]")
@@ -36,161 +23,111 @@ _ATTRIBUTE = re.compile(r"\w+(?:-\w+)*")
 LEXICON = Lexicon(_SIGNS, _ATTRIBUTE, _ESCAPES, unicode_escapes=True, close=None)
 LEXICON_IN_TEMPLATE = Lexicon(_SIGNS, _ATTRIBUTE, _ESCAPES, unicode_escapes=True, close="}}")
 
-_RESERVED = frozenset({"and", "or", "not", "in", "if", "else"})
 _INSTEAD: Final = {"&&": "and", "||": "or", "!": "not", "=": "=="}
 
 # How tightly a binary operator binds; what follows it is read with one more.
-_CONDITIONAL, _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY = range(1, 9)
+_CONDITIONAL, _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY = range(LOOSEST, 9)
+_ARITHMETIC: Final = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT}
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 def parse(text: str, start: int = 0, *, in_template: bool = False) -> tuple[Node, int]:
     """The tree of the expression that starts at this index, and the index after it (and after its `}}`)."""
     tokens, end = read_tokens(text, start, LEXICON_IN_TEMPLATE if in_template else LEXICON)
-    reader = TokenReader(text, tokens)
-    tree = _expression(reader, _CONDITIONAL)
-    if reader.peek().kind != "end":
-        raise _leftover(reader)
-    return check_depth(reader, tree), end
+    return _OwnParser(text, tokens).parse(), end
 
 
-def _leftover(reader: TokenReader) -> Exception:
-    token = reader.peek()
-    if token.kind == "sign" and token.value in _INSTEAD:
-        return reader.error(f"Write {_INSTEAD[token.value]!r} instead of {token.value!r}", token.at)
-    return reader.unexpected("An operator or the end")
+class _OwnParser(Parser):
+    reserved = frozenset({"and", "or", "not", "in", "if", "else"})
 
+    def leftover(self) -> ExpressionError:
+        token = self.peek()
+        if token.kind == "sign" and token.value in _INSTEAD:
+            return self._written_otherwise(token)
+        return super().leftover()
 
-def _expression(reader: TokenReader, least: int) -> Node:
-    """An expression whose operators bind at least this tightly."""
-    reader.descend(reader.peek().at)
-    left = _operand(reader, least)
-    while (combined := _combine(reader, left, least)) is not None:
-        left = combined
-    reader.ascend()
-    return left
+    def _written_otherwise(self, token: Lexeme) -> ExpressionError:
+        return self.error(f"Write {_INSTEAD[token.value]!r} instead of {token.value!r}", token.at)
 
+    def combine(self, left: Node, least: int) -> Node | None:
+        token = self.peek()
+        match token.kind, token.value:
+            case ("sign", operator) if operator in _ARITHMETIC and least <= _ARITHMETIC[operator]:
+                self.take()
+                right = self.expression(_ARITHMETIC[operator] + 1)
+                return tree.Arithmetic(cast(tree.ArithmeticOperator, operator), left, right, token.at)
+            case ("sign", "==" | "!=" | "<" | "<=" | ">" | ">=") | ("name", "in" | "not") if least <= _COMPARISON:
+                return self._comparison(left)
+            case ("name", "and" | "or" as word) if least <= (binding := _AND if word == "and" else _OR):
+                return self.logical(left, word, binding)
+            case ("sign", "?") if least <= _CONDITIONAL:
+                return self.conditional(left)
+            case ("name", "if") if least <= _CONDITIONAL:
+                self.take()
+                test = self.expression(_OR)
+                self.expect_word("else")
+                return tree.Conditional(test, left, self.expression(), token.at)
+        return None
 
-def _combine(reader: TokenReader, left: Node, least: int) -> Node | None:
-    """`left` with the operator that follows it and its right side; None if none follows that binds so tightly."""
-    token = reader.peek()
-    match token.kind, token.value:
-        case ("sign", "+" | "-" as operator) if least <= _SUM:
-            reader.take()
-            return Arithmetic(cast(ArithmeticOperator, operator), left, _expression(reader, _SUM + 1), token.at)
-        case ("sign", "*" | "/" | "//" | "%" as operator) if least <= _PRODUCT:
-            reader.take()
-            return Arithmetic(cast(ArithmeticOperator, operator), left, _expression(reader, _PRODUCT + 1), token.at)
-        case ("sign", "==" | "!=" | "<" | "<=" | ">" | ">=") | ("name", "in" | "not") if least <= _COMPARISON:
-            return _comparison(reader, left)
-        case ("name", "and" | "or" as operator) if least <= (binding := _AND if operator == "and" else _OR):
-            operands = [left]
-            while reader.take_if("name", operator):
-                operands.append(_expression(reader, binding + 1))
-            return Logical(operator, tuple(operands), token.at)
-        case ("sign", "?") if least <= _CONDITIONAL:
-            reader.take()
-            then = _expression(reader, _CONDITIONAL)
-            reader.expect_sign(":")
-            return Conditional(left, then, _expression(reader, _CONDITIONAL), token.at)
-        case ("name", "if") if least <= _CONDITIONAL:
-            reader.take()
-            test = _expression(reader, _OR)
-            if not reader.take_if("name", "else"):
-                raise reader.unexpected("'else'")
-            return Conditional(test, left, _expression(reader, _CONDITIONAL), token.at)
-    return None
+    def _comparison(self, left: Node) -> Node:
+        token = self.take()
+        operator = token.value
+        if operator == "not":
+            if not self.take_if("name", "in"):
+                raise self.unexpected("'in' after 'not'")
+            operator = "not in"
+        right = self.expression(_COMPARISON + 1)
+        if self.is_next("sign", *_COMPARISONS) or self.is_next("name", "in"):
+            raise self.error("Comparisons cannot be chained; combine two of them with 'and'", self.peek().at)
+        return tree.Comparison(cast(tree.ComparisonOperator, operator), left, right, token.at)
 
+    def operand(self, least: int) -> Node:
+        token = self.take()
+        match token.kind, token.value:
+            case ("sign", "-"):
+                return tree.Negative(self.expression(_UNARY), token.at)
+            case ("name", "not") if least <= _NOT:
+                return tree.Not(self.expression(_NOT), token.at)
+            case ("name", "not"):
+                raise self.error("'not' needs parentheses here: (not …)", token.at)
+        return self._postfix(self._primary(token))
 
-def _comparison(reader: TokenReader, left: Node) -> Node:
-    token = reader.take()
-    operator = token.value
-    if operator == "not":
-        if not reader.take_if("name", "in"):
-            raise reader.unexpected("'in' after 'not'")
-        operator = "not in"
-    right = _expression(reader, _COMPARISON + 1)
-    if reader.is_next("sign", *_COMPARISONS) or reader.is_next("name", "in"):
-        raise reader.error("Comparisons cannot be chained; combine two of them with 'and'", reader.peek().at)
-    return Comparison(cast(ComparisonOperator, operator), left, right, token.at)
+    def _primary(self, token: Lexeme) -> Node:
+        match token.kind, token.value:
+            case ("sign", "("):
+                return self.enclosed(")")
+            case ("sign", "["):
+                return tree.ListOf(self._list("]"), token.at)
+            case ("sign", "{"):
+                return tree.ObjectOf(tuple(self.items("}", self._pair, trailing_comma=True)), token.at)
+            case ("sign", sign) if sign in _INSTEAD:
+                raise self._written_otherwise(token)
+        return self.simple_operand(token)
 
+    def call(self, token: Lexeme) -> Node:
+        return self.checked_call(tree.FunctionCall(token.value, self._list(")"), token.at))
 
-def _operand(reader: TokenReader, least: int) -> Node:
-    token = reader.take()
-    match token.kind, token.value:
-        case ("sign", "-"):
-            return Negative(_expression(reader, _UNARY), token.at)
-        case ("name", "not") if least <= _NOT:
-            return Not(_expression(reader, _NOT), token.at)
-        case ("name", "not"):
-            raise reader.error("'not' needs parentheses here: (not …)", token.at)
-    return _postfix(reader, _primary(reader, token))
+    def _postfix(self, node: Node) -> Node:
+        while True:
+            at = self.peek().at
+            if self.take_if("sign", "."):
+                node = tree.Attribute(node, self.attribute_name(), at)
+            elif self.take_if("sign", "["):
+                node = tree.Index(node, self.enclosed("]"), at)
+            elif self.take_if("sign", "|"):
+                name = self.take()
+                if name.kind != "name":
+                    raise self.error("The name of a filter is expected after '|'", name.at)
+                further = self._list(")") if self.take_if("sign", "(") else ()
+                node = self.checked_call(tree.FunctionCall(name.value, (node, *further), name.at))
+            else:
+                return node
 
+    def _list(self, close: str) -> tuple[Node, ...]:
+        return tuple(self.items(close, self.expression, trailing_comma=True))
 
-def _primary(reader: TokenReader, token: Lexeme) -> Node:
-    match token.kind, token.value:
-        case ("sign", "("):
-            inner = _expression(reader, _CONDITIONAL)
-            reader.expect_sign(")")
-            return inner
-        case ("sign", "["):
-            return ListOf(tuple(_items(reader, "]")), token.at)
-        case ("sign", "{"):
-            return ObjectOf(_pairs(reader), token.at)
-        case ("sign", sign) if sign in _INSTEAD:
-            raise reader.error(f"Write {_INSTEAD[sign]!r} instead of {sign!r}", token.at)
-    return read_simple_operand(reader, token, _RESERVED, _call)
-
-
-def _call(reader: TokenReader, token: Lexeme) -> Node:
-    return check_call(reader, FunctionCall(token.value, _arguments(reader), token.at))
-
-
-def _postfix(reader: TokenReader, node: Node) -> Node:
-    while True:
-        at = reader.peek().at
-        if reader.take_if("sign", "."):
-            if reader.peek().kind != "attribute":
-                raise reader.unexpected("A name after '.'")
-            node = Attribute(node, reader.take().value, at)
-        elif reader.take_if("sign", "["):
-            key = _expression(reader, _CONDITIONAL)
-            reader.expect_sign("]")
-            node = Index(node, key, at)
-        elif reader.take_if("sign", "|"):
-            name = reader.take()
-            if name.kind != "name":
-                raise reader.error("The name of a filter is expected after '|'", name.at)
-            further = _arguments(reader) if reader.take_if("sign", "(") else ()
-            node = check_call(reader, FunctionCall(name.value, (node, *further), name.at))
-        else:
-            return node
-
-
-def _arguments(reader: TokenReader) -> tuple[Node, ...]:
-    return tuple(_items(reader, ")"))
-
-
-def _items(reader: TokenReader, close: str) -> list[Node]:
-    items: list[Node] = []
-    while not reader.take_if("sign", close):
-        if items:
-            reader.expect_sign(",")
-            if reader.take_if("sign", close):  # a comma after the last item
-                break
-        items.append(_expression(reader, _CONDITIONAL))
-    return items
-
-
-def _pairs(reader: TokenReader) -> tuple[tuple[Node, Node], ...]:
-    pairs: list[tuple[Node, Node]] = []
-    while not reader.take_if("sign", "}"):
-        if pairs:
-            reader.expect_sign(",")
-            if reader.take_if("sign", "}"):
-                break
+    def _pair(self) -> tuple[Node, Node]:
         # A key binds tighter than `?`, whose `:` it would take otherwise.
-        key = _expression(reader, _OR)
-        reader.expect_sign(":")
-        pairs.append((key, _expression(reader, _CONDITIONAL)))
-    return tuple(pairs)
+        key = self.expression(_OR)
+        self.expect_sign(":")
+        return key, self.expression()

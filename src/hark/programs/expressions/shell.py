@@ -19,7 +19,7 @@ class UnsafePlace(Exception):
 
 
 class Place(Enum):
-    """What surrounds the present character."""
+    """The surroundings of the present character."""
 
     PLAIN = auto()
     SUBSTITUTION = auto()  # plain text in $(…)
@@ -148,7 +148,8 @@ class ShellText:
             self._unsure = True
 
     def _read_common(self, character: str) -> bool:
-        """Read what means the same in and outside double quotes: backslashes, `$…`, backticks. Says whether it did."""
+        """Read what means the same in and outside double quotes: backslashes, `$…`, backticks. Return whether it was
+        one."""
         before, self._before = self._before, ""
         if before == "\\":
             return True

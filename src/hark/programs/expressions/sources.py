@@ -1,4 +1,4 @@
-"""Sources and conditions of processes: which syntax a text of a BPMN file is in, and its value.
+"""Evaluate the sources and conditions of processes: find the syntax of a text of a BPMN file, and its value.
 
 A source is JSON whose texts may be expressions: `=total > 3` is FEEL, a text with `${…}` or `#{…}` in it is JUEL, and
 any other text is itself. A condition is one expression of either kind. Each text is compiled once.
@@ -32,8 +32,6 @@ _JUEL = re.compile(r"[$#]\{")
 
 @dataclass(frozen=True, slots=True)
 class _Feel:
-    """A compiled FEEL expression."""
-
     text: str
     tree: Node
     shortcut: Shortcut | None
@@ -80,7 +78,7 @@ def _key(key: str, variables: Mapping[str, Any], now: int | None) -> str:
 
 
 def holds(condition: str, variables: Mapping[str, Any], now: int | None = None) -> bool:
-    """Whether a condition is true; null counts as false. Arguments as for `evaluate`.
+    """Return True if a condition is true; null counts as false. Arguments as for `evaluate`.
 
     Raises:
         ExpressionError: It cannot be compiled or evaluated, or is neither true, false nor null.
@@ -114,7 +112,7 @@ def check_condition(text: str) -> None:
 
 
 def is_expression(text: str) -> bool:
-    """Whether a text of a source is an expression, or has one in it."""
+    """Return True if a text of a source is an expression, or has one in it."""
     return text.lstrip().startswith("=") or _JUEL.search(text) is not None
 
 

@@ -29,7 +29,7 @@ _SHORT = 4096  # characters; a longer text is compiled each time: the callers th
 
 @dataclass(frozen=True)
 class _Markup:
-    """How a syntax marks an expression in a text."""
+    """The marks of an expression in a text, in one syntax."""
 
     parse: Callable[..., tuple[Node, int]]
     opening: re.Pattern[str]
@@ -56,40 +56,30 @@ Piece: TypeAlias = str | Output
 
 @dataclass(frozen=True)
 class Expression:
-    """A compiled expression."""
-
     text: str
     tree: Node
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        """Its value. Raises ExpressionError."""
+        """The value of the expression. Raises ExpressionError."""
         return Evaluation(self.text, variables).value(self.tree)
 
 
 @dataclass(frozen=True)
 class CompiledCondition:
-    """A compiled condition."""
-
     text: str
     tree: Node
 
     def holds(self, variables: Mapping[str, Any]) -> bool:
-        """Whether it is true; null counts as false. Any other value raises ExpressionError, as a mistake in it does."""
+        """Return True if it is true; null counts as false. Any other value raises ExpressionError, as a mistake in it
+        does."""
         return Evaluation(self.text, variables).truth(self.tree, "A condition")
 
 
 @dataclass(frozen=True)
 class Template:
-    """A compiled template."""
-
     text: str
     pieces: tuple[Piece, ...]
     null_is_empty: bool = False  # as JUEL has it; in Hark's own syntax null is written as its JSON
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether it has no expression."""
-        return not any(isinstance(piece, Output) for piece in self.pieces)
 
     def render(self, variables: Mapping[str, Any]) -> Any:
         """The value of the expression, if the template is exactly one; otherwise the text. Raises ExpressionError."""

@@ -19,7 +19,7 @@ Kind = Literal["number", "text", "name", "attribute", "sign", "end"]
 
 
 class Lexeme(NamedTuple):
-    """One token; `value` is the number or the text of it, `at` its index in the whole text."""
+    """A token; `value` is the number or the text of it, `at` its index in the whole text."""
 
     kind: Kind
     value: Any
@@ -28,7 +28,7 @@ class Lexeme(NamedTuple):
 
 @dataclass(frozen=True)
 class Lexicon:
-    """What the tokens of a syntax look like."""
+    """The tokens of a syntax."""
 
     signs: re.Pattern[str]
     attribute: re.Pattern[str]  # what may follow a dot

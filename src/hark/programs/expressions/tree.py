@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 ArithmeticOperator = Literal["+", "-", "*", "/", "//", "%", "**"]
 ComparisonOperator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
 
 
+class ExpressionNode:
+    """A node of any kind."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(ExpressionNode):
     """A number, a text, true, false or null."""
 
     value: Any
@@ -22,7 +28,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(ExpressionNode):
     """The value of a variable."""
 
     name: str
@@ -30,7 +36,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(ExpressionNode):
     """`of.name`: the value of a key of an object."""
 
     of: Node
@@ -39,7 +45,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class Index(ExpressionNode):
     """`of[key]`: an item of a list, or the value of a key of an object."""
 
     of: Node
@@ -48,7 +54,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionCall:
+class FunctionCall(ExpressionNode):
     """`function(arguments)`, or a filter: `arguments[0] | function(the others)`."""
 
     function: str
@@ -57,7 +63,7 @@ class FunctionCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Negative:
+class Negative(ExpressionNode):
     """`-of`."""
 
     of: Node
@@ -65,7 +71,7 @@ class Negative:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(ExpressionNode):
     """`not of`."""
 
     of: Node
@@ -73,7 +79,7 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
-class Logical:
+class Logical(ExpressionNode):
     """`a and b and c`, `a or b or c`: evaluated from the left until the result is known."""
 
     operator: Literal["and", "or"]
@@ -82,7 +88,7 @@ class Logical:
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(ExpressionNode):
     """`left + right` and the like."""
 
     operator: ArithmeticOperator
@@ -92,7 +98,7 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(ExpressionNode):
     """`left == right` and the like. If it `converts`, a text is compared with a number, true or false as that, and null
     is neither less nor greater than anything."""
 
@@ -104,7 +110,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditional:
+class Conditional(ExpressionNode):
     """`test ? then : otherwise`, or `then if test else otherwise`."""
 
     test: Node
@@ -114,7 +120,7 @@ class Conditional:
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(ExpressionNode):
     """`[a, b]`."""
 
     items: tuple[Node, ...]
@@ -122,7 +128,7 @@ class ListOf:
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectOf:
+class ObjectOf(ExpressionNode):
     """`{'a': b}`."""
 
     items: tuple[tuple[Node, Node], ...]
@@ -133,7 +139,7 @@ class ObjectOf:
 
 
 @dataclass(frozen=True, slots=True)
-class ContextOf:
+class ContextOf(ExpressionNode):
     """`{a: 1, b: a + 1}`: an object in which an entry sees those before it."""
 
     entries: tuple[tuple[str, Node], ...]
@@ -141,7 +147,7 @@ class ContextOf:
 
 
 @dataclass(frozen=True, slots=True)
-class RangeOf:
+class RangeOf(ExpressionNode):
     """`[low..high]`, `(low..high)` and the like."""
 
     low: Node
@@ -152,7 +158,7 @@ class RangeOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(ExpressionNode):
     """`of[condition]`: the items for which it holds, or the item with that number, counted from 1."""
 
     of: Node
@@ -161,7 +167,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class Between(ExpressionNode):
     """`of between low and high`."""
 
     of: Node
@@ -171,7 +177,7 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
-class UnaryTest:
+class UnaryTest(ExpressionNode):
     """`< limit` on the right side of `in`."""
 
     operator: ComparisonOperator
@@ -180,7 +186,7 @@ class UnaryTest:
 
 
 @dataclass(frozen=True, slots=True)
-class IsIn:
+class IsIn(ExpressionNode):
     """`of in test`, `of in (test, test)`: whether one of the tests is met."""
 
     of: Node
@@ -189,7 +195,7 @@ class IsIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class Iteration(ExpressionNode):
     """`some x in list, y in other satisfies body`, `every …`, and `for x in list return body`."""
 
     kind: Literal["some", "every", "for"]
@@ -218,40 +224,17 @@ Node: TypeAlias = (
 )
 
 
-def parts(node: Node) -> tuple[Node, ...]:
-    """The nodes directly below a node."""
-    match node:
-        case Attribute() | Negative() | Not():
-            return (node.of,)
-        case Index():
-            return (node.of, node.key)
-        case FunctionCall():
-            return node.arguments
-        case Logical():
-            return node.operands
-        case Arithmetic() | Comparison():
-            return (node.left, node.right)
-        case Conditional():
-            return (node.test, node.then, node.otherwise)
-        case ListOf():
-            return node.items
-        case ObjectOf():
-            return tuple(part for pair in node.items for part in pair)
-        case ContextOf():
-            return tuple(value for _, value in node.entries)
-        case RangeOf():
-            return (node.low, node.high)
-        case Filter():
-            return (node.of, node.condition)
-        case Between():
-            return (node.of, node.low, node.high)
-        case UnaryTest():
-            return (node.limit,)
-        case IsIn():
-            return (node.of, *node.tests)
-        case Iteration():
-            return (*(source for _, source in node.over), node.body)
-    return ()
+def parts(node: Node) -> list[Node]:
+    """The nodes directly below a node, in the order of its fields."""
+    found: list[Node] = []
+    pending: list[Any] = [getattr(node, name) for name in reversed(node.__slots__)]
+    while pending:
+        match pending.pop():
+            case ExpressionNode() as part:
+                found.append(cast(Node, part))
+            case tuple() as several:
+                pending += reversed(several)
+    return found
 
 
 def paths(tree: Node) -> Iterator[tuple[str, tuple[str, ...], int]]:

@@ -12,6 +12,7 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from hark.model.errors import InvalidOutcome
@@ -44,11 +45,11 @@ class Promise(Generic[T]):
         return self.value_or_raise()
 
     def mark_awaited(self) -> None:
-        """Note that the code awaits it: what is never awaited is reported when the function returns."""
+        """Note that the code awaits it. A promise that is never awaited is reported when the function returns."""
         self.awaited = True
 
     def withdrawn_error(self) -> BaseException:
-        """What awaiting this promise raises once it is withdrawn."""
+        """The error that awaiting this promise raises once it is withdrawn."""
         return InvalidOutcome(
             "This operation was withdrawn: ctx.first was decided by another one, or another one of ctx.gather failed. "
             "Start the operation again if you still need its result."
@@ -174,7 +175,7 @@ class Branches:
         return branch
 
     def unfinished(self) -> list[Branch]:
-        """Those that have not ended, without the function itself."""
+        """The branches that have not ended, without the function itself."""
         return [branch for branch in self._by_coroutine.values() if not branch.done and branch is not self.root]
 
     def close(self) -> None:
@@ -182,17 +183,45 @@ class Branches:
             branch.close()
 
 
-class Gather(Promise[Any]):
-    """All parts, as a list in order. The first part that fails fails it, and the others are withdrawn; unless
+class _Whole(Promise[Any]):
+    """A promise over several parts."""
+
+    def __init__(self, parts: Sequence[Promise[Any]]) -> None:
+        self._parts = list(parts)
+        for part in self._parts:
+            if part.done:
+                self._part_done(part)
+            else:
+                part.add_callback(partial(self._part_done, part))
+
+    def _part_done(self, part: Promise[Any]) -> None:
+        raise NotImplementedError
+
+    def mark_awaited(self) -> None:
+        self.awaited = True
+        for part in self._parts:
+            part.mark_awaited()
+
+    def withdraw(self) -> None:
+        super().withdraw()
+        self._withdraw_unresolved()
+
+    def _withdraw_unresolved(self) -> None:
+        """Withdraw the other parts of a promise that is resolved: their callbacks no longer change it."""
+        for part in self._parts:
+            if not part.done:
+                part.withdraw()
+
+
+class Gather(_Whole):
+    """A list of all parts, in order. The first part that fails fails it, and the others are withdrawn; unless
     exceptions are results too."""
 
     def __init__(self, parts: Sequence[Promise[Any]], return_exceptions: bool = False) -> None:
-        self._parts = list(parts)
         self._return_exceptions = return_exceptions
-        self._left = len(self._parts)
-        for part in self._parts:
-            _call_when_done(part, self._part_done)
-        if not self._parts:
+        self._left = len(parts)
+        super().__init__(parts)
+        if not parts:
             self.resolve([])
 
     def _part_done(self, part: Promise[Any]) -> None:
@@ -201,25 +230,13 @@ class Gather(Promise[Any]):
             return
         if part.error is not None and not self._return_exceptions:
             self.resolve(error=part.error)
-            _withdraw_unresolved(self._parts)
+            self._withdraw_unresolved()
         elif self._left == 0:
             self.resolve([part.value if part.error is None else part.error for part in self._parts])
 
-    def mark_awaited(self) -> None:
-        _mark_awaited(self, self._parts)
 
-    def withdraw(self) -> None:
-        super().withdraw()
-        _withdraw_unresolved(self._parts)
-
-
-class First(Promise[Any]):
+class First(_Whole):
     """The first part that is resolved, as (index, value); the others are withdrawn."""
-
-    def __init__(self, parts: Sequence[Promise[Any]]) -> None:
-        self._parts = list(parts)
-        for part in self._parts:
-            _call_when_done(part, self._part_done)
 
     def _part_done(self, part: Promise[Any]) -> None:
         if self.done:
@@ -228,14 +245,7 @@ class First(Promise[Any]):
             self.resolve(error=part.error)
         else:
             self.resolve((next(n for n, one in enumerate(self._parts) if one is part), part.value))
-        _withdraw_unresolved(self._parts)
-
-    def mark_awaited(self) -> None:
-        _mark_awaited(self, self._parts)
-
-    def withdraw(self) -> None:
-        super().withdraw()
-        _withdraw_unresolved(self._parts)
+        self._withdraw_unresolved()
 
 
 def as_promise(awaitable: Any, branch: Callable[[Coroutine[Any, Any, Any]], Promise[Any]]) -> Promise[Any]:
@@ -250,27 +260,6 @@ def as_promise(awaitable: Any, branch: Callable[[Coroutine[Any, Any, Any]], Prom
     raise InvalidOutcome(
         f"{awaitable!r} cannot be awaited here. Pass what ctx.… returns, or a coroutine that awaits it."
     )
-
-
-def _call_when_done(part: Promise[Any], callback: Callable[[Promise[Any]], None]) -> None:
-    if part.done:
-        callback(part)
-    else:
-        part.add_callback(lambda: callback(part))
-
-
-def _mark_awaited(whole: Promise[Any], parts: Sequence[Promise[Any]]) -> None:
-    """To await a gather or a first is to await its parts."""
-    whole.awaited = True
-    for part in parts:
-        part.mark_awaited()
-
-
-def _withdraw_unresolved(parts: Sequence[Promise[Any]]) -> None:
-    """Called after the gather or first is resolved: the callbacks of these parts no longer change it."""
-    for part in parts:
-        if not part.done:
-            part.withdraw()
 
 
 def _foreign_awaitable(awaited: Any) -> InvalidOutcome:

@@ -1,4 +1,4 @@
-"""What a durable function can call: `ctx`. Each call gets an entry in the journal; awaiting it gives the result."""
+"""FunctionContext: the calls of a durable function. Each gets an entry in the journal; awaiting it gives the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from hark.model.log import InstanceLog
 from hark.model.names import awakeable_id, check_name, from_micros, micros
 from hark.model.outcomes import Broadcast, Duration, StartOptions, waited_names
 from hark.model.retry_policy import RetryPolicy, retry_policy
-from hark.model.schema import compile_schema
 from hark.model.values import Delivery, Signal
 from hark.programs import effects
 from hark.programs.awakeable_handle import AwakeableHandle
@@ -382,28 +381,14 @@ class FunctionContext:
             verdict = await approval
         """
         session = self._session
-        timeout_micros = None if timeout is None else micros(timeout, "timeout", zero=False)
-        schema_text, decode = compile_schema(schema)
-        heading = None if title is None else json.check_text(title, "title")
-        text = None if description is None else json.check_text(description, "description")
-        names = checked_names(assignees)
+        fields, decode = effects.question(timeout, title, description, schema, assignees)
         asked = Operation("awakeable")
         nonce = json.load(await session.ask_known(asked, lambda: json.dump(secrets.token_urlsafe(12))))
         id = awakeable_id(self.id, asked.entry)
-        answer = AwakeableAnswer(id, decode, heading)
-        answer.new = NewAwakeable(
-            id=id,
-            entry_index=asked.entry,
-            place=str(asked.entry),
-            timeout=timeout_micros,
-            nonce=nonce,
-            title=heading,
-            description=text,
-            schema=schema_text,
-            assignees=json.dump(names) if names else None,
-        )
+        answer = AwakeableAnswer(id, decode, fields["title"])
+        answer.new = NewAwakeable(id=id, entry_index=asked.entry, place=str(asked.entry), nonce=nonce, **fields)
         session.open_answer(answer, asked.entry)
-        deadline = session.awakeable_deadline(asked.entry, timeout_micros)
+        deadline = session.awakeable_deadline(asked.entry, fields["timeout"])
         return AwakeableHandle(id, lambda: session.services.link(id, nonce, deadline), answer)
 
     def wait_for_signal(self, *names: str | Broadcast, timeout: Duration | None = None) -> Promise[Signal]:
@@ -619,11 +604,3 @@ def _checked_kwargs(kwargs: Any) -> Mapping[str, Any]:
     if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
         raise InvalidInput(f"kwargs={kwargs!r}: give the keyword arguments as a dict with their names as keys.")
     return dict(kwargs)
-
-
-def checked_names(names: Any) -> list[str]:
-    if names is None:
-        return []
-    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
-        raise InvalidInput(f"assignees={names!r}: give a list of names, or None for anyone.")
-    return [check_name(name, "assignee") for name in names]

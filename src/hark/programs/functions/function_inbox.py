@@ -1,4 +1,4 @@
-"""The inbox of one activation: which row resolves which open operation of the function.
+"""FunctionInbox: matches the rows of the inbox of one activation with the open operations of the function.
 
 A directed row (a timer, a settled awakeable, a finished child) belongs to the wait it names, a signal or
 broadcast to the first open operation that waits for its name. Which rows are delivered to the instance at
@@ -54,7 +54,7 @@ class FunctionInbox:
         return bool(self._directed or self._timers or self._signals or self._aside)
 
     def expect(self, operation: Operation) -> None:
-        """The code has asked for this operation, and the journal has no line for it."""
+        """Note that the code has asked for this operation, and the journal has no line for it."""
         if self._aside:
             self._put_back(operation.id if isinstance(operation, AwakeableAnswer) else operation.place)
         if isinstance(operation, WaitForSignal):
@@ -66,7 +66,7 @@ class FunctionInbox:
             self._answers[operation.id] = operation
 
     def add(self, rows: Iterable[InboxRow]) -> None:
-        """Rows that the last commit has read, in order of arrival."""
+        """Add rows that the last commit has read, in order of arrival."""
         for row in rows:
             if row.kind == "timer":
                 self._timers[row.seq] = row
@@ -161,7 +161,7 @@ class FunctionInbox:
                     self._remove(row)
 
     def take_changes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What the next commit consumes and restores."""
+        """Return the seqs of the rows that the next commit consumes and restores."""
         if not self.consumed and not self.restored:
             return (), ()
         consumed, self.consumed = tuple(self.consumed), []
@@ -172,7 +172,7 @@ class FunctionInbox:
         return consumed, restored
 
     def result_of(self, operation: Operation, row: InboxRow, claim: Claim) -> Result:
-        """What an operation receives from its row, as the value and error of a line."""
+        """The value and the error of a line: what an operation receives from its row."""
         match operation:
             case WaitForSignal() | AwakeableAnswer():
                 return operation.result_of(row)

@@ -66,7 +66,7 @@ class Journal:
         self._last_entry: int | None = None
 
     def _cut(self, failed: Line) -> None:
-        """This activation is the retry of a failed function: cut the failed line and all lines after it."""
+        """Cut the failed line and all lines after it: this activation is the retry of a failed function."""
         cut = self.cut_from = int(failed.value or failed.seq)
         self._retry_entry = failed.entry
         self.cut_lines = [line for line in self.lines if line.seq >= cut]
@@ -117,11 +117,11 @@ class Journal:
         return self._by_entry
 
     def resume(self) -> None:
-        """Another activation continues with these lines: they count as replayed."""
+        """Continue with these lines in another activation: they count as replayed."""
         self._replayed = len(self.lines)
 
     def end_replay(self) -> None:
-        """New operations of a retry get entries of their own, so an awakeable that is created again has a new id."""
+        """Give new operations of a retry entries of their own, so an awakeable that is created again has a new id."""
         if self._retry_entry is not None:
             self.next_entry = max(self.next_entry, self._retry_entry)
 
@@ -131,13 +131,13 @@ class Journal:
         return min(lines, key=lambda line: line.entry) if lines else None
 
     def has_doubled(self) -> bool:
-        """Whether this activation has added at least as many lines as it replayed, and at least one: functions that
-        give up their slot before they have added any would take turns forever."""
+        """Return True if this activation has added at least as many lines as it replayed, and at least one: functions
+        that give up their slot before they have added any would take turns forever."""
         lines = len(self.lines)
         return lines > 0 and lines >= 2 * self._replayed
 
     def size(self) -> int:
-        """How many characters the values of the lines have. Only new lines are counted."""
+        """The number of characters in the values of the lines. Only new lines are counted."""
         self._size += sum([len(line.value or "") for line in self.lines[self._counted :]])
         self._counted = len(self.lines)
         return self._size

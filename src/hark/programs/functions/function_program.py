@@ -1,4 +1,4 @@
-"""FunctionProgram: a durable function, and how a worker runs one activation of it."""
+"""FunctionProgram: runs a durable function in a worker, one activation at a time."""
 
 from __future__ import annotations
 

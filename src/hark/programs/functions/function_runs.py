@@ -1,4 +1,4 @@
-"""Running the user's functions: one at a time in the activation, or several in tasks beside each other.
+"""Run the user's functions: one at a time in the activation, or several in asyncio tasks beside each other.
 
 Also waits until one of them has ended, a deadline is due, or a row has arrived in the inbox. Writing the
 result to the journal is the session's part: see function_session.py.
@@ -161,7 +161,7 @@ class Runs:
 
 
 def plan_retry(run: Run) -> bool:
-    """After a failed attempt: whether another one follows. It then waits for its delay."""
+    """Decide after a failed attempt whether another one follows. It then waits for its delay."""
     if not run.may_retry:
         return False
     run.attempt += 1

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class ContinueAsNew(Struct, frozen=True):
-    """What `ctx.continue_as_new` returns: the input of the next visit."""
+    """The value of `ctx.continue_as_new`: the input of the next visit."""
 
     input: Any
 
@@ -62,7 +62,7 @@ _PROCEED, _PROCEED_KEEPING_SLOT = Proceed(), Proceed(keep_slot=True)
 
 
 class Session(Replay):
-    """One activation of a function, from its claim to its park or end."""
+    """An activation of a function, from its claim to its park or end."""
 
     def __init__(self, program: FunctionProgram, claim: Claim, services: FunctionServices) -> None:
         super().__init__(program, claim, services)
@@ -117,7 +117,7 @@ class Session(Replay):
         return root is not None and not root.done and self._diverged is None and self.stalled is None
 
     def _resume_after_commit(self) -> None:
-        """The last decision is committed: the code receives the results in its lines."""
+        """Continue after the commit of the last decision: the code receives the results in its lines."""
         committed, self._resolved_by_commit = self._resolved_by_commit, []
         for line, operation in committed:
             if operation.withdrawn:
@@ -144,7 +144,8 @@ class Session(Replay):
                 self._resolve(operation, inbox.result_of(operation, row, self.claim), kind)
 
     def _only_run(self) -> Run | None:
-        """The usual case, which needs no task and no waits: one function after the other, with nothing else open."""
+        """Return the only open run, if nothing else is open: the usual case, which needs no asyncio task and no
+        waits."""
         if len(self._open) == 1 and not self._journal.uncommitted and self._progress is None and not self.claim.waits:
             for operation in self._open.values():
                 if type(operation) is Run and not operation.started and not operation.attempt:
@@ -153,8 +154,7 @@ class Session(Replay):
         return None
 
     def _has_uncommitted(self) -> bool:
-        """Whether something must be committed before a run: what it may depend on, and the progress people see
-        while it runs."""
+        """Return True if a commit is due before a run: of what it may depend on, or of the progress that people see."""
         return bool(self._journal.uncommitted) or self._progress is not None
 
     def _end_run(self, run: Run, result: Result) -> None:
@@ -178,16 +178,17 @@ class Session(Replay):
                 self._resolved_by_commit.append((line, operation))
 
     def _needs_listener(self) -> bool:
-        """It waits for something beside its runs, with waits it was claimed with: without a listener, answers to them
-        would be read only after a run has ended."""
+        """Return True if the function waits for something beside its runs, with waits it was claimed with: without a
+        listener, answers to them would be read only after a run has ended."""
         return self._runs.listener is None and any(
             operation.needs_wait and not (isinstance(operation, Run) and not operation.awaits_retry)
             for operation in self._open.values()
         )
 
     def _keeps_slot(self) -> bool:
-        """A function keeps its slot while something it called runs, and until it has added as many lines as it
-        replayed: it replays again when it comes back, and a long journal would cost more each time than it grows."""
+        """Return True if the function keeps its slot: while something it called runs, and until it has added as many
+        lines as it replayed. It replays again when it comes back, and a long journal would cost more each time than it
+        grows."""
         return bool(self._runs.tasks) or not self._journal.has_doubled()
 
     # -- decisions --------------------------------------------------------------------------------
@@ -283,7 +284,7 @@ class Session(Replay):
     # -- undo -------------------------------------------------------------------------------------
 
     def _begin_undo(self, error: Exception) -> Decision:
-        """The function has failed: give up what is open, and record the error before the first undo runs."""
+        """Begin the undo of a failed function: give up what is open, and record the error before the first undo."""
         self._open.clear()
         self._withdrawn.update(entry_of(wait.place) for wait in self.claim.waits)
         changes = self._wait_changes()
@@ -297,7 +298,7 @@ class Session(Replay):
         return decision
 
     async def _undo(self) -> Decision:
-        """The function is being cancelled, or has failed in an earlier activation: the replay has found its undos."""
+        """Undo a function that is cancelled now, or failed in an earlier activation: the replay has found its undos."""
         self.close()
         if self._diverged is not None:
             return cannot_go_on(self.claim, self._diverged)
@@ -321,7 +322,7 @@ class Session(Replay):
     # -- after the park ---------------------------------------------------------------------------
 
     def size(self) -> int:
-        """How many characters it keeps in memory, as far as that is known."""
+        """The number of characters it keeps in memory, as far as that is known."""
         claim = self.claim
         texts = len(claim.state) + sum([len(row.payload) for row in claim.inbox])
         return texts + self._journal.size()
@@ -336,8 +337,8 @@ class Session(Replay):
         self._journal.resume()
 
     def release(self) -> None:
-        """The activation has ended: close, and drop what refers back to this session, so that all of it is freed now
-        and not by the garbage collector (FINDINGS 72)."""
+        """Release an activation that has ended: close, and drop what refers back to this session, so that all of it is
+        freed now and not by the garbage collector (FINDINGS 72)."""
         self.close()
         self.claim.session = None
         for operation in self._open.values():

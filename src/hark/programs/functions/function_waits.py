@@ -1,4 +1,4 @@
-"""The difference between the waits an instance has armed and those its open operations need."""
+"""Compare the waits an instance has armed with those its open operations need."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ANSWERED = "-1"  # the place of a wait whose answer a retry has cut off: it bel
 
 
 def waits_by_entry(claim: Claim, answered: Set[int]) -> dict[int, list[WaitRow]]:
-    """The waits an instance was claimed with, by entry. Those whose answer a retry has cut off get another place, which
-    belongs to no entry."""
+    """The waits an instance was claimed with, by entry. A wait whose answer a retry has cut off gets another place,
+    which belongs to no entry."""
     waits: dict[int, list[WaitRow]] = {}
     for wait in claim.waits:
         entry = entry_of(wait.place)
@@ -28,7 +28,7 @@ def waits_by_entry(claim: Claim, answered: Set[int]) -> dict[int, list[WaitRow]]
 
 
 class WaitChanges(Struct, frozen=True):
-    """What a commit arms and disarms, and the effects of operations that were withdrawn."""
+    """The waits that a commit arms and disarms, and the effects of operations that were withdrawn."""
 
     arm: tuple[Arm, ...]
     disarm: tuple[WaitRow, ...]
@@ -41,7 +41,7 @@ class WaitChanges(Struct, frozen=True):
 
 
 def needs_changes(claim: Claim, operations: Mapping[int, Operation]) -> bool:
-    """Whether the armed waits differ from those the open operations need."""
+    """Return True if the armed waits differ from those the open operations need."""
     if not claim.waits:
         return any(operation.needs_wait for operation in operations.values())
     wanted = {operation.place for operation in operations.values() if operation.needs_wait}

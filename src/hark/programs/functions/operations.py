@@ -41,24 +41,20 @@ class OperationOwner(Protocol):
     """The session an operation belongs to."""
 
     def read_next_line(self, operation: Operation) -> bool:
-        """In a replay, resolve the operation if the next line of the journal is its own."""
-        ...
+        """Resolve the operation if the next line of the journal is its own, in a replay."""
 
     def resolved_early(self, operation: Operation) -> None:
-        """The operation is resolved, and the code has not awaited it yet."""
-        ...
+        """Note that the operation is resolved, and the code has not awaited it yet."""
 
     def awaited_late(self, operation: Operation) -> None:
-        """The code awaits an operation that was resolved before."""
-        ...
+        """Note that the code awaits an operation that was resolved before."""
 
     def withdraw(self, operation: Operation) -> None:
-        """The operation was withdrawn: its wait, child or task is not needed any more."""
-        ...
+        """Withdraw the operation: its wait, child or asyncio task is not needed any more."""
 
 
 class Operation(Promise[Any]):
-    """Something a function asked for, at an entry."""
+    """A request of a function, at an entry."""
 
     entry = -1
     session: OperationOwner | None = None  # set together with the entry
@@ -89,11 +85,11 @@ class Operation(Promise[Any]):
 
     @property
     def needs_wait(self) -> bool:
-        """Whether waits in the store represent it."""
+        """Return True if waits in the store represent the operation."""
         return True
 
     def matches_wait(self, kind: WaitKind, name: str | None, attempt: str) -> bool:
-        """Whether a stored wait at its entry can be its own; if not, the code has diverged from its journal."""
+        """Return True if a stored wait at its entry can be its own; if not, the code has diverged from its journal."""
         return kind == self.kind and not attempt
 
     def waits_to_arm(self) -> list[Arm]:
@@ -337,7 +333,7 @@ _PLAIN_TYPES = (None, type(None), Any, object, str, int, float, bool, dict, list
 
 @lru_cache(maxsize=4096)
 def _decoder_for(function: Callable[..., Any]) -> Callable[[str], Any]:
-    """What reads the results of a function: as the type it is annotated to return, if JSON can become that type."""
+    """The decoder of the results of a function: as the type it is annotated to return, if JSON can become that type."""
     try:
         returns = typing.get_type_hints(function).get("return")
         if returns in _PLAIN_TYPES:

@@ -1,4 +1,4 @@
-"""Reading ahead: in a replay, a run whose line is the next one receives it without suspending the code.
+"""ReadAhead: gives a run whose line is the next one its result in a replay without suspending the code.
 
 Most of a long replay is `await ctx.run(…)`, again and again, in one branch. Nothing else can happen between such a call
 and its `await`, so the run is not registered as open: it is `pending`, and its `await` takes the next line. If the code
@@ -33,7 +33,7 @@ class ReadAhead:
     __slots__ = ("_current_thread", "_journal", "_lines", "_thread", "_waits", "decoders", "pending", "unread")
 
     def __init__(self, journal: Journal, waits: Container[int], current_thread: Callable[[], int]) -> None:
-        """`waits`: the entries at which the instance has waits. Operations at these entries are not read ahead."""
+        """Begin without lines. `waits`: the entries with waits. Operations at these entries are not read ahead."""
         self._journal = journal
         self._waits = waits
         self._current_thread = current_thread
@@ -44,15 +44,15 @@ class ReadAhead:
         self.decoders: dict[Callable[..., Any], Callable[[str], Any]] = {}
 
     def start(self) -> None:
-        """Allow it: the code that runs is the only branch, in a replay."""
+        """Allow reading ahead: the code that runs is the only branch, in a replay."""
         self._lines = self.unread
 
     def stop(self) -> None:
-        """Forbid it: the replay has ended, there is a second branch, or code is being closed."""
+        """Forbid reading ahead: the replay has ended, there is a second branch, or code is being closed."""
         self._lines = _NO_LINES
 
     def expect(self, run: Run) -> bool:
-        """Make a run pending that the code asks for through a method of ctx. False if it has to go the usual way."""
+        """Make a run pending that the code asks for through ctx. Return False if it has to go the usual way."""
         lines = self._lines
         if not lines or self.pending is not None or self._current_thread() != self._thread:
             return False

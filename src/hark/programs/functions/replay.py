@@ -80,11 +80,11 @@ class Replay:
 
     @cached_property
     def random(self) -> Random:
-        """The same numbers in every replay, other numbers in every visit."""
+        """A generator that gives the same numbers in every replay, other numbers in every visit."""
         return Random(f"{self.claim.id}/{self.claim.visit}")
 
     def is_silent(self) -> bool:
-        """Whether `ctx.log` says nothing: the code runs again what it has run, or is being closed."""
+        """Return True if `ctx.log` says nothing: the code runs again what it has run, or is being closed."""
         if self._closed or self._ready.closing or self._must_undo:
             return True
         return not self._is_live and (bool(self._journal.unread) or was_parked(self.claim, self._journal.lines))
@@ -99,8 +99,8 @@ class Replay:
                 return operation  # ends `while True: try: … except: …`, which Suspended does not: it is never resolved
             self.check_caller()
             raise Suspended
-        driving = self.services.driving
-        if driving is None or driving[0] is not self or self._current_thread() != self._thread:
+        running = self.services.running_session
+        if running is None or running[0] is not self or self._current_thread() != self._thread:
             self.check_caller()
         if self.read_ahead.pending is not None:
             self._register_pending()
@@ -136,7 +136,7 @@ class Replay:
         return self._journal.write(operation.kind, operation.entry, operation.name, (make(), None)).value or "null"
 
     def open_answer(self, answer: AwakeableAnswer, entry: int) -> None:
-        """An awakeable is open from its creation, awaited or not. Its answer has the entry of its creation."""
+        """Open the answer of an awakeable, from its creation on, awaited or not. Both have one entry."""
         answer.entry = entry
         answer.session = self
         self._open[entry] = answer
@@ -144,7 +144,7 @@ class Replay:
             self._inbox.expect(answer)
 
     def awakeable_deadline(self, entry: int, life: int | None) -> int | None:
-        """When the awakeable of this entry times out: as stored, or `life` from now if it is new."""
+        """The time at which the awakeable of this entry times out: as stored, or `life` from now if it is new."""
         place = str(entry)
         if place in self._deadlines:
             return self._deadlines[place]
@@ -156,19 +156,20 @@ class Replay:
         return {wait.place: wait.deadline for wait in self.claim.waits}
 
     def set_progress(self, text: str) -> None:
-        """With the next commit. Not in a replay: a later value may be stored."""
+        """Set the progress with the next commit. Not in a replay: a later value may be stored."""
         self.check_caller()
         if not self.is_replaying:
             self._progress = text
 
     @property
     def is_replaying(self) -> bool:
-        """Whether the code runs again up to where it was: lines of the journal are left."""
+        """Return True if the code runs again up to where it was: lines of the journal are left."""
         return self._must_undo or bool(self._journal.unread)
 
     @property
     def unread_lines(self) -> int:
-        """How many lines of the journal the code has not received yet. The watchdog reads it, in another thread."""
+        """The number of lines of the journal that the code has not received. The watchdog reads it, in another
+        thread."""
         return len(self._journal.unread)
 
     def branch(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
@@ -178,9 +179,9 @@ class Replay:
         return self._branches.add(coroutine)
 
     def check_caller(self) -> None:
-        """Only the function's own code may use its context: entries asked for from elsewhere would not replay."""
-        driving = self.services.driving
-        is_driven = (driving is not None and driving[0] is self) or self._ready.closing
+        """Raise unless the function's own code calls: entries asked for from elsewhere would not replay."""
+        running = self.services.running_session
+        is_driven = (running is not None and running[0] is self) or self._ready.closing
         if not is_driven or self._current_thread() != self._thread:
             raise InvalidOutcome(
                 f"ctx was used outside of workflow {self.program.name}: in a function it runs, in another thread, or "
@@ -191,7 +192,8 @@ class Replay:
     # -- what an operation calls ------------------------------------------------------------------
 
     def read_next_line(self, operation: Operation) -> bool:
-        """In a replay with one branch: resolve the operation the branch is about to await, if the next line is its own.
+        """Resolve the operation that the branch is about to await, if the next line is its own. In a replay with one
+        branch.
 
         No other branch could run in between, so suspending the code would only cost time.
         """
@@ -226,7 +228,7 @@ class Replay:
         ready = self._ready
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(None, self._close_generator)
-        self.services.driving = (self,)  # a new tuple each time: the watchdog compares identities
+        self.services.running_session = (self,)  # a new tuple each time: the watchdog compares identities
         try:
             while ready and self._diverged is None:
                 ready.popleft().step()
@@ -236,11 +238,11 @@ class Replay:
         finally:
             if self.read_ahead.pending is not None:
                 self._register_pending()
-            self.services.driving = None
+            self.services.running_session = None
             sys.set_asyncgen_hooks(*hooks)
 
     def _register_pending(self) -> None:
-        """The code has not awaited the run that was to receive the next line at once: it is open like any other."""
+        """Register the run that was to receive the next line as open: the code has not awaited it at once."""
         run, self.read_ahead.pending = self.read_ahead.pending, None
         if run is not None:
             run.session = self
@@ -266,7 +268,7 @@ class Replay:
         raise Suspended
 
     def _diverge_at(self, line: Line) -> None:
-        """The journal has a line that the code did not ask for."""
+        """Report that the journal has a line that the code did not ask for."""
         assert self._branches.root is not None
         labels = ", ".join(operation.label for operation in self._open.values())
         found = "the end" if self._branches.root.done else f"a wait for {labels}" if labels else "nothing"

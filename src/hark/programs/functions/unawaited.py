@@ -1,4 +1,4 @@
-"""Operations that a function asked for and never awaited: found when it returns.
+"""Find operations that a function asked for and never awaited, when it returns.
 
 A run that was not done, or a child that was not started, is work that the author expected, and that would be missed
 only when it matters: the function fails. Everything else is a warning: a child that runs on, a sleep or a wait that did
@@ -21,11 +21,11 @@ _log = get_logger()
 _ADVICE = "Await it, or give it to ctx.gather or ctx.first and await that."
 
 Asked = tuple[CodeType, int]
-"""Where an operation was asked for: the code and the instruction. The line is looked up only when it is shown."""
+"""The place where an operation was asked for: the code and the instruction. The line is looked up when shown."""
 
 
 def line_of(asked: Asked | None) -> str:
-    """The file and line, for people and editors."""
+    """The file and line of an instruction, for people and editors."""
     if asked is None:
         return "an unknown line"
     code, instruction = asked
@@ -42,7 +42,7 @@ def check_all_awaited(
     resolved: Iterable[Operation],
     branches: Iterable[Branch],
 ) -> None:
-    """When a function has returned: raise InvalidOutcome for lost work, and log the rest.
+    """Raise InvalidOutcome for lost work when a function has returned, and log the rest.
 
     Args:
         claim: The instance.

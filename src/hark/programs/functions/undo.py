@@ -37,7 +37,7 @@ class Undo(Run):
 
 
 def succeeded(lines: Iterable[Line], undoable: Mapping[int, Run]) -> list[Line]:
-    """Those of these lines that are the result of a run with an undo."""
+    """The lines that are the result of a run with an undo."""
     return [line for line in lines if line.kind == Run.kind and line.error is None and line.entry in undoable]
 
 
@@ -55,10 +55,10 @@ def cannot_go_on(claim: Claim, error: BaseException) -> Decision:
 
 
 class Undoing:
-    """What is left to undo in one activation: one decision per undo, and the end of the instance."""
+    """The undos that are left in one activation: one decision per undo, and the end of the instance."""
 
     def __init__(self, claim: Claim, journal: Journal, runs: Runs, undoable: Mapping[int, Run]) -> None:
-        """`undoable`: the runs of the function that have an undo, by entry."""
+        """Begin to undo these runs; `undoable` has them by entry."""
         self._claim = claim
         self._journal = journal
         self._runs = runs

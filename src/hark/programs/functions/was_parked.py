@@ -1,4 +1,4 @@
-"""Whether a function that is replayed has run the code after the last line of its journal: `ctx.log` repeats none (X9).
+"""Decide where `ctx.log` starts to log after a replay: the code after the last line may have run before (X9).
 
 A function that was parked received every line, and ran from the last one to its next operation. One that gave up its
 slot between two commits did not: it receives the results of the last commit in the replay. Nothing in the store says
@@ -17,7 +17,7 @@ _RECEIVED_BEFORE_COMMIT = KNOWN_WHEN_ASKED | {"sleep", "wait", "answer", "call"}
 
 
 def was_parked(claim: Claim, lines: Sequence[Line]) -> bool:
-    """True when the code after the last line has run before, as far as the claim can tell.
+    """Return True if the code after the last line has run before, as far as the claim can tell.
 
     After a crash or a hand-back it may be False although the code has run: then its lines are logged again.
     """

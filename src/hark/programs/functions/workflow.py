@@ -186,7 +186,7 @@ class ArgumentsCodec:
         )
 
     def _codec_of_only_parameter(self, value: Any) -> json.Codec[Any] | None:
-        """A dict may be the object for the only, typed parameter instead of the keyword arguments."""
+        """The codec of the only, typed parameter: a dict may be the object for it instead of the keyword arguments."""
         if len(self._parameters) != 1 or not isinstance(value, dict) or self._parameters[0].name in value:
             return None
         return self._readers.get(self._parameters[0].name)

@@ -11,7 +11,7 @@ APPROVAL_GATE = "user_approval"
 
 
 class JobGraph:
-    """A job's tasks by number, and which of them need which.
+    """The tasks of a job by number, and the tasks that each needs.
 
     Attributes:
         spec: The spec.
@@ -42,14 +42,14 @@ class JobGraph:
         return range(self.normal, len(self.tasks))
 
     def downstream(self, number: int) -> frozenset[int]:
-        """This task and all that need it, directly or not."""
+        """The task and all that need it, directly or not."""
         known = self._downstream.get(number)
         if known is None:
             known = self._downstream[number] = frozenset(self.reached([number]))
         return known
 
     def reached(self, numbers: Iterable[int]) -> set[int]:
-        """These tasks and all that need one of them, directly or not."""
+        """The tasks and all that need one of them, directly or not."""
         found = set(numbers)
         left = list(found)
         while left:
@@ -67,7 +67,7 @@ class JobGraph:
 
 
 def is_registered_gate(gate: str) -> bool:
-    """Whether this is the name of a gate that an app registers, and not an expression or `user_approval`."""
+    """Return True if this is the name of a gate that an app registers, and not an expression or `user_approval`."""
     return gate != APPROVAL_GATE and "{{" not in gate
 
 

@@ -34,6 +34,7 @@ from hark.model.failures import Failure, storable
 from hark.model.names import new_id
 from hark.programs.expressions import ExpressionError
 from hark.programs.interpreted import NAMED_FAILURES, named
+from hark.programs.jobs import states
 from hark.programs.jobs.job_graph import JobGraph
 from hark.programs.jobs.job_inputs import checked_inputs
 from hark.programs.jobs.job_services import JobServices
@@ -41,30 +42,18 @@ from hark.programs.jobs.job_state import RUN, START, JobState, dump_job_state, l
 from hark.programs.jobs.job_variables import Compiled, Scope, condition_of, tasks_read_by
 from hark.programs.jobs.new_tasks import embedded, is_interpreted, lane_of_undo, limit_templates, limits_of, new_task
 from hark.programs.jobs.progress import JobProgress
-from hark.programs.jobs.states import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    INVALID,
-    NOT_STARTED,
-    PENDING,
-    SKIPPED,
-    STARTED,
-    UNREACHED,
-)
 from hark.programs.jobs.task_ids import parse_task_id, task_id, undo_id
 from hark.programs.jobs.tasks.task_state import TaskState, load_task_state, restarted
 
 _SKIPPED_BECAUSE = {
-    SKIPPED: "its condition does not hold",
-    UNREACHED: "a task that it needs has not completed",
-    NOT_STARTED: "another task has failed, and the job fails fast",
+    states.SKIPPED: "its condition does not hold",
+    states.UNREACHED: "a task that it needs has not completed",
+    states.NOT_STARTED: "another task has failed, and the job fails fast",
 }
 
 
 async def run_job(claim: Claim, services: JobServices) -> Decision:
-    """One activation of a job."""
-    graph = await services.graph(claim.definition, claim.version)
+    graph = await services.job_graph(claim.definition, claim.version)
     return await _Activation(claim, services, graph).run()
 
 
@@ -121,7 +110,7 @@ class _Activation:
             if unknown:
                 raise InvalidDefinition(unknown_gates_text(spec.name, unknown), problems=[])
         inputs = checked_inputs(spec, json.load(self._claim.state))
-        return JobState(Raw(json.dump(inputs).encode()), PENDING * len(spec.tasks))
+        return JobState(Raw(json.dump(inputs).encode()), states.PENDING * len(spec.tasks))
 
     # -- what has ended ------------------------------------------------------------------------------
 
@@ -137,10 +126,10 @@ class _Activation:
                 self._undo_ended(ended)
 
     async def _take_ends_before_cancel(self, progress: JobProgress) -> None:
-        """The cancel of the job has removed its wait, and the ends that it had not taken: they are read from the rows
-        of the tasks."""
+        """Take the ends of tasks that came before a cancel of the job: the cancel has removed its wait and these ends,
+        so they are read from the rows of the tasks."""
         self._state.cancelling = True  # so that no failure regresses the job
-        started = progress.numbers_of(STARTED)
+        started = progress.numbers_of(states.STARTED)
         ids = {task_id(self._claim.id, number, progress.generation(number)): number for number in started}
         rows = await self._services.outputs(ids) if ids else {}
         for id, number in ids.items():
@@ -150,8 +139,8 @@ class _Activation:
         await self._find_completed_before(progress)
 
     async def _find_completed_before(self, progress: JobProgress) -> None:
-        """Tasks of older generations that completed when a regression was about to cancel them, and whose ends were not
-        taken: they are to be undone too."""
+        """Find the tasks of older generations that completed when a regression was about to cancel them, and whose ends
+        were not taken: they are to be undone too."""
         state, job = self._state, self._claim.id
         known = {*state.undo, *state.undone, state.undoing}
         older = {
@@ -176,7 +165,7 @@ class _Activation:
         self._state.undoing = None
 
     async def _repeat_undo(self) -> None:
-        """A cancel of the job has cancelled the undo that was running: it runs again, unless it had ended."""
+        """Repeat the undo that a cancel of the job has cancelled, unless it had ended."""
         if self._state.undoing is None:
             return
         id = undo_id(task_id(self._claim.id, *self._state.undoing))
@@ -206,7 +195,7 @@ class _Activation:
             scope.inputs = json.load(bytes(self._state.inputs).decode())
             await scope.read(self._services, [one for compiled in expressions.values() for one in compiled])
         for number in ready:
-            if progress.letter(number) != PENDING:
+            if progress.letter(number) != states.PENDING:
                 continue  # one before it was refused, and the job fails fast
             try:
                 if number in wrong:
@@ -230,7 +219,7 @@ class _Activation:
         """The effects and events of what the progress has changed."""
         job, tasks = self._claim.id, self._graph.tasks
         for number, generation in progress.cancels:
-            if generation == progress.generation(number) and progress.letter(number) != STARTED:
+            if generation == progress.generation(number) and progress.letter(number) != states.STARTED:
                 continue  # it has ended by itself
             self._effects.append(CancelChild(task_id(job, number, generation), "the job has cancelled it"))
         ids = {number: task_id(job, number, progress.generation(number)) for number in progress.starts}
@@ -303,7 +292,7 @@ class _Activation:
     async def _result(self, progress: JobProgress) -> str:
         """The outputs of the completed tasks, by `var`."""
         job, tasks = self._claim.id, self._graph.tasks
-        completed = progress.numbers_of(COMPLETED)
+        completed = progress.numbers_of(states.COMPLETED)
         ids = {number: task_id(job, number, progress.generation(number)) for number in completed}
         rows = await self._services.outputs(ids.values())
         for number, id in ids.items():
@@ -318,7 +307,7 @@ class _Activation:
     async def _error(self, progress: JobProgress) -> str:
         """The tasks that failed, with their errors; those that were cancelled only if none has failed."""
         job, state = self._claim.id, self._state
-        failed = progress.numbers_of((FAILED, INVALID)) or progress.numbers_of(CANCELLED)
+        failed = progress.numbers_of((states.FAILED, states.INVALID)) or progress.numbers_of(states.CANCELLED)
         first = failed[:NAMED_FAILURES]
         ids = {number: task_id(job, number, progress.generation(number)) for number in first}
         rows = await self._services.outputs(id for number, id in ids.items() if number not in state.errors)
@@ -326,7 +315,7 @@ class _Activation:
         for number in first:
             row = rows.get(ids[number])
             error = state.errors.get(number) or (row.error if row is not None else None) or "no reason was given"
-            ending = "was cancelled" if progress.letter(number) == CANCELLED else "failed"
+            ending = "was cancelled" if progress.letter(number) == states.CANCELLED else "failed"
             texts.append(f"Task {self._graph.tasks[number].name!r} {ending}: {error}")
         return named(texts, len(failed))
 

@@ -1,4 +1,4 @@
-"""JobProgram: what every worker runs in the lane `job`: jobs, and the tasks that need no code of a user."""
+"""JobProgram: runs the lane `job` in every worker: jobs, and the tasks that need no code of a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the interpreter of jobs and the programs of tasks need from outside. The worker implements it."""
+"""The services of the worker for the interpreter of jobs and the programs of tasks. The worker implements them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ class TaskReply(Protocol[T_co]):
     """The result of a call: `await` it, or call `.result()` in a thread."""
 
     def __await__(self) -> Generator[Any, None, T_co]: ...
-    def result(self, timeout: float | None = None) -> T_co:
-        """Block until the result is there."""
-        ...
+    def result(self, timeout: float | None = None) -> T_co: ...
 
 
 class RunningHandler(Protocol):
@@ -38,78 +36,55 @@ class RunningHandler(Protocol):
 
     def suspend_if_waiting(self) -> None:
         """Park its task if it waits for a signal or an answer."""
-        ...
 
 
 class JobServices(FunctionServices, Protocol):
-    """What the worker provides to the lane `job`, in addition to FunctionServices."""
+    """The services of the worker for the lane `job`, in addition to FunctionServices."""
 
-    def graph(self, definition: str, version: int) -> Awaitable[JobGraph]:
+    def job_graph(self, definition: str, version: int) -> Awaitable[JobGraph]:
         """The spec of a job, with its indexes: from the store on first use, then from memory."""
-        ...
 
     def outputs(self, ids: Iterable[str]) -> Awaitable[dict[str, TaskOutput]]:
         """The rows of these tasks, in one read. A task that never started has none."""
-        ...
 
     def inputs(self, job: str) -> Awaitable[str]:
         """The inputs of a job as JSON text, with the defaults of the spec."""
-        ...
 
     def variables(self, process: str, epoch: int, since: int) -> Awaitable[Mapping[str, Any]]:
         """The variables that a process has at this epoch or a later one; it was at an earlier one at `since`, µs. They
         are not to be changed: its tasks share them."""
-        ...
 
     def unknown_gates(self, names: Iterable[str]) -> Awaitable[list[str]]:
-        """Those of these gates that neither this process nor a worker on this store has registered."""
-        ...
+        """The gates that neither this process nor a worker on this store has registered."""
 
     def note(self, note: AnyNote) -> TaskReply[Any]:
         """Submit a note of an executing task (model/notes.py). Its result is there after the commit."""
-        ...
 
 
 class TaskServices(JobServices, Protocol):
-    """What the worker provides to the handler of a task, in addition to JobServices."""
+    """The services of the worker for the handler of a task, in addition to JobServices."""
 
-    @property
-    def linger(self) -> float:
-        """Seconds that a handler may wait for a signal in its slot, before its task parks."""
-        ...
-
-    @property
-    def max_signal_wait(self) -> float:
-        """The longest timeout of `wait_for_signal`, in seconds."""
-        ...
-
-    @property
-    def running(self) -> set[RunningHandler]:
-        """The handlers that run."""
-        ...
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the worker stops: a handler that begins to wait parks its task at once."""
-        ...
+    linger: float
+    """Seconds that a handler may wait for a signal in its slot, before its task parks."""
+    max_signal_wait: float
+    """The longest timeout of `wait_for_signal`, in seconds."""
+    running: set[RunningHandler]
+    """The handlers that run."""
+    stopping: bool
+    """True if the worker stops: a handler that begins to wait parks its task at once."""
 
     def begin(self, work: Coroutine[Any, Any, T], *, given_up: Callable[[], None] | None = None) -> TaskReply[T]:
-        """Run a coroutine on the worker's loop. From any thread. `given_up`: it is a wait. It ends when the task that
-        awaits the reply is cancelled, and this is called."""
-        ...
+        """Run a coroutine on the worker's loop. From any thread. `given_up` marks a wait: it ends when the asyncio task
+        that awaits the reply is cancelled, and this is called."""
 
     def call_handler(self, handler: Callable[..., Any], *args: Any) -> Awaitable[Any]:
         """Call a handler that is not async in a thread."""
-        ...
 
     def done(self) -> TaskReply[None]:
-        """The result of a call that need not be waited for."""
-        ...
+        """Return the result of a call that need not be waited for."""
 
     def stream_delay(self, size: int) -> float:
         """Seconds to wait after a note with this many chunks, so that others have room for their work."""
-        ...
 
     def signal(self, target: str, name: str, payload: str, dedup_key: str | None) -> TaskReply[Delivery]:
-        """Send a signal, in a commit of its own."""
-        ...
+        """Send a signal, in a commit of its own. From any thread."""

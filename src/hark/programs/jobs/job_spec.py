@@ -18,7 +18,7 @@ When = Literal["all_success", "all_done", "one_failed"]
 
 
 class RetrySpec(Struct, frozen=True, omit_defaults=True):
-    """How often a failed task is attempted in all, and the seconds between attempts: `delay` × `scaling`^n."""
+    """The total number of attempts of a failed task, and the seconds between attempts: `delay` × `scaling`^n."""
 
     limit: int = 3
     delay: float = 1.0
@@ -26,7 +26,7 @@ class RetrySpec(Struct, frozen=True, omit_defaults=True):
 
 
 class RegressSpec(Struct, frozen=True, omit_defaults=True):
-    """After the last attempt has failed: begin again at an earlier task, at most `limit` times."""
+    """The regression after the last attempt has failed: begin again at an earlier task, at most `limit` times."""
 
     regress_to: str
     limit: int = 3
@@ -40,7 +40,7 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class TaskSpec(Struct, frozen=True, omit_defaults=True):
-    """One task of a job. Of `run`, `handler` and `agent` it has what its type needs.
+    """A task of a job. Of `run`, `handler` and `agent` it has what its type needs.
 
     `run` is a shell command or, with `agent`, the prompt. A text in `run`, `condition`, `over`, `input`, `match`,
     `title`, `description`, `concurrency_key`, `undo` and in any other value of the file may be a template.
@@ -122,17 +122,13 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
         return {task.queue or self.queue or "default" for task in self.tasks}
 
 
-_decoder = msgspec.json.Decoder(JobSpec)
+decode_job = msgspec.json.Decoder(JobSpec).decode
+"""Read the spec of a stored text."""
 
 
 def encode_job(spec: JobSpec) -> str:
     """The JSON text of a spec, as the store keeps it. The same spec always gives the same text."""
     return msgspec.json.encode(spec).decode()
-
-
-def decode_job(source: str) -> JobSpec:
-    """The spec of a stored text."""
-    return _decoder.decode(source)
 
 
 def digest_of(source: str) -> str:

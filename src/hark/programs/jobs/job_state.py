@@ -44,13 +44,9 @@ class JobState(Struct, omit_defaults=True):
     failed: bool = False
 
 
-_decoder = msgspec.json.Decoder(JobState)
+load_job_state = msgspec.json.Decoder(JobState).decode
+"""Read the state of a job from the text in its row."""
 _encoder = msgspec.json.Encoder()
-
-
-def load_job_state(text: str) -> JobState:
-    """The state of a job from the text in its row."""
-    return _decoder.decode(text)
 
 
 def dump_job_state(state: JobState) -> str:

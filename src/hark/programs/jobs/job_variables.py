@@ -1,4 +1,4 @@
-"""What the expressions of a job can read: `inputs`, `tasks.NAME.output|status|error`, and what the place adds.
+"""Give the expressions of a job their variables: `inputs`, `tasks.NAME.output|status|error`, and those of the place.
 
 Only the tasks that an expression names are read. Texts are compiled once per process.
 """
@@ -30,7 +30,7 @@ def _was_skipped(number: int) -> Ending | None:
 
 
 class Scope(Struct):
-    """Where an expression of a job is evaluated.
+    """The variables of the expressions of a job.
 
     Attributes:
         graph: The job's tasks.

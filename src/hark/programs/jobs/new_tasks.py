@@ -1,4 +1,4 @@
-"""The rows of new tasks: which lane and queue they start in, and with which state."""
+"""Make the rows of new tasks, with their lane, queue and state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, UnsetType
 from hark.model import json
 from hark.model.activation import Claim
 from hark.model.decisions import NewInstance
-from hark.model.lanes import GRAPHS, JOB, SHELL, agent_lane, task_lane
+from hark.model.lanes import ENGINE_QUEUE, JOB, SHELL, agent_lane, task_lane
 from hark.programs.jobs.job_services import JobServices
 from hark.programs.jobs.job_spec import JobSpec, TaskSpec
 from hark.programs.jobs.job_variables import Compiled, render, templates_in
@@ -21,7 +21,7 @@ _INTERPRETED = frozenset(("approval", "wait_for_event", "sleep", "workflow", "ma
 
 
 def is_interpreted(task: TaskSpec) -> bool:
-    """Whether the interpreter of jobs runs this task itself, and not a handler, a command or an agent."""
+    """Return True if the interpreter of jobs runs this task itself, and not a handler, a command or an agent."""
     return task.type in _INTERPRETED
 
 
@@ -31,7 +31,7 @@ def limit_templates(task: TaskSpec) -> list[Compiled]:
 
 
 def limits_of(task: TaskSpec, services: JobServices, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Its concurrency key and its rate limit, rendered and checked, as options of `new_task`."""
+    """The concurrency key and the rate limit of a task, rendered and checked, as options of `new_task`."""
     options: dict[str, Any] = {}
     if task.concurrency_key is not None:
         options["concurrency_key"] = services.concurrency_key(_text(render(task.concurrency_key, variables)))
@@ -88,7 +88,7 @@ def new_task(
         id=id,
         named=True,
         step=task.name,
-        queue=GRAPHS if lane == JOB else task.queue or spec.queue or "default",
+        queue=ENGINE_QUEUE if lane == JOB else task.queue or spec.queue or "default",
         priority=task.priority or spec.priority,
         trace=claim.trace,
         scheduled_at=claim.scheduled_at,

@@ -11,31 +11,16 @@ from collections.abc import Iterable, Set
 
 from msgspec import Struct
 
+from hark.programs.jobs import states
 from hark.programs.jobs.job_graph import JobGraph
 from hark.programs.jobs.job_state import JobState
-from hark.programs.jobs.states import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    FAILURES,
-    INVALID,
-    NOT_STARTED,
-    OF_STATUS,
-    PENDING,
-    SHOWN,
-    SKIPPED,
-    STARTED,
-    UNFINISHED,
-    UNREACHED,
-    WITH_ROW,
-)
 
-_SATISFIED = frozenset((COMPLETED, SKIPPED))
-_COUNTS_AS_FAILED = FAILURES | {UNREACHED}
+_SATISFIED = frozenset((states.COMPLETED, states.SKIPPED))
+_COUNTS_AS_FAILED = states.FAILURES | {states.UNREACHED}
 
 
 class Regression(Struct, frozen=True):
-    """A task failed, and the job begins again at an earlier one."""
+    """A regression: a task failed, and the job begins again at an earlier one."""
 
     task: int
     to: int
@@ -64,9 +49,9 @@ class JobProgress:
         self._letters = list(state.tasks)
         self._again = set(state.again)
         normal = state.tasks[: graph.normal]
-        self._unfinished_normal = normal.count(PENDING) + normal.count(STARTED)
+        self._unfinished_normal = normal.count(states.PENDING) + normal.count(states.STARTED)
         finals = state.tasks[graph.normal :]
-        self._unfinished_finals = finals.count(PENDING) + finals.count(STARTED)
+        self._unfinished_finals = finals.count(states.PENDING) + finals.count(states.STARTED)
         self._candidates: dict[int, None] = {}  # tasks that may have become ready, in order
         self._finals_open = self._unfinished_normal == 0
         self._has_failed_fast = False  # in this activation: there is nothing more to cancel
@@ -81,18 +66,22 @@ class JobProgress:
 
     @property
     def finished(self) -> bool:
-        """Whether no task will start or end any more."""
+        """Return True if no task will start or end any more."""
         return self._unfinished_normal == 0 == self._unfinished_finals
 
     @property
     def failed(self) -> bool:
-        """Whether a task has failed or was cancelled."""
-        return not FAILURES.isdisjoint(self._letters)
+        """Return True if a task has failed or was cancelled."""
+        return not states.FAILURES.isdisjoint(self._letters)
 
     def absent(self, number: int) -> tuple[str, str | None] | None:
-        """How a task ended that has no row: its status and its error. None: it has one, or was skipped."""
+        """The status and the error of a task without a row. None: it has a row, or was skipped."""
         letter = self._letters[number]
-        return (SHOWN[letter], self.state.errors.get(number)) if letter in (NOT_STARTED, INVALID) else None
+        return (
+            (states.SHOWN[letter], self.state.errors.get(number))
+            if letter in (states.NOT_STARTED, states.INVALID)
+            else None
+        )
 
     def numbers_of(self, letters: Iterable[str]) -> list[int]:
         """The tasks that have one of these letters."""
@@ -102,22 +91,22 @@ class JobProgress:
     # -- what has happened ---------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The first activation: every task that needs none may start."""
+        """Let every task start that needs none. Called by the first activation."""
         self._look_at(number for number, needs in enumerate(self.graph.needs) if not needs)
         self._open_finals()
 
     def ended(self, number: int, generation: int, status: str, error: str = "") -> None:
-        """The row of a task has ended. The end of an older generation changes nothing, except that what it has
+        """Take the end of the row of a task. The end of an older generation changes nothing, except that what it has
         completed is to be undone."""
-        letter = OF_STATUS[status]
+        letter = states.OF_STATUS[status]
         task = self.graph.tasks[number]
-        if self._letters[number] != STARTED or generation != self.generation(number):
-            if letter == COMPLETED and task.undo is not None and generation < self.generation(number):
+        if self._letters[number] != states.STARTED or generation != self.generation(number):
+            if letter == states.COMPLETED and task.undo is not None and generation < self.generation(number):
                 self.state.undo.append((number, generation))
             return
-        may_regress = letter == FAILED and not self.state.cancelling and not self._is_cancelled_fast(number)
+        may_regress = letter == states.FAILED and not self.state.cancelling and not self._is_cancelled_fast(number)
         self._set(number, letter)
-        if letter == INVALID:
+        if letter == states.INVALID:
             self.state.errors[number] = error
         if may_regress and task.on_fail is not None:
             count = self.state.regressions.get(number, 0)
@@ -127,56 +116,55 @@ class JobProgress:
                 self.regressions.append(Regression(number, to, error, count + 1))
                 self._reset(self.graph.downstream(to) | self.graph.downstream(number))
                 return
-        if letter == COMPLETED and task.undo is not None:
+        if letter == states.COMPLETED and task.undo is not None:
             self.state.undo.append((number, generation))
-        if letter != COMPLETED:
+        if letter != states.COMPLETED:
             self._fail_fast(number)
 
     def start(self, number: int) -> None:
-        """A ready task starts."""
-        self._letters[number] = STARTED
+        self._letters[number] = states.STARTED
         self.starts[number] = None
 
     def take_row(self, number: int) -> bool:
-        """Whether a task that starts has a row already, which runs again. Called once for each of `starts`."""
+        """Return True if a task that starts has a row already, which runs again. Called once for each of `starts`."""
         if number not in self._again:
             return False
         self._again.remove(number)
         return True
 
     def skip(self, number: int) -> None:
-        """A ready task does not start: its condition does not hold."""
-        self.skipped.append((number, SKIPPED))
-        self._set(number, SKIPPED)
+        """Skip a ready task whose condition does not hold."""
+        self.skipped.append((number, states.SKIPPED))
+        self._set(number, states.SKIPPED)
 
     def refuse(self, number: int, error: str) -> None:
-        """A ready task cannot start: its condition or a template is wrong."""
+        """Refuse a ready task that cannot start: its condition or a template is wrong."""
         self.state.errors[number] = error
-        self._set(number, INVALID)
+        self._set(number, states.INVALID)
         self._fail_fast(number)
 
     def cancel(self) -> None:
-        """The job was cancelled, and its tasks with it: only its finally tasks and its undos still run. Tasks that
-        had ended before are told first, after `cancelling` is set."""
+        """Cancel the job, with its tasks: only its finally tasks and its undos still run. Tasks that had ended before
+        are reported first, after `cancelling` is set."""
         self.state.cancelling = True
         for number, letter in enumerate(self._letters):
-            if letter == STARTED:
-                self._set(number, CANCELLED)
-            elif letter == PENDING and number < self.graph.normal:
-                self._set(number, NOT_STARTED)
+            if letter == states.STARTED:
+                self._set(number, states.CANCELLED)
+            elif letter == states.PENDING and number < self.graph.normal:
+                self._set(number, states.NOT_STARTED)
         self._open_finals()
 
     def retry(self) -> None:
-        """A failed job runs again: what failed runs again in its own row, and what depends on it follows.
+        """Run a failed job again: what failed runs again in its own row, and what depends on it follows.
 
         What was undone, and what ran after a task that runs again, starts as a new generation. Attempts and regressions
         are counted from the beginning."""
         state = self.state
         current = {number for number, generation in state.undone if generation == self.generation(number)}
         roots = {number for number, letter in enumerate(self._letters) if letter in _COUNTS_AS_FAILED}
-        rows = {number for number in roots if self._letters[number] in (FAILED, CANCELLED)}
+        rows = {number for number in roots if self._letters[number] in (states.FAILED, states.CANCELLED)}
         reset = self.graph.reached(roots | current)
-        anew = current | {number for number in reset if self._letters[number] == COMPLETED}
+        anew = current | {number for number in reset if self._letters[number] == states.COMPLETED}
         self._again = (self._again | rows) - self.graph.reached(anew)  # their rows name the outputs from before
         if any(number < self.graph.normal for number in reset):
             self._again.difference_update(self.graph.finals)  # theirs too: a finally task may read any task
@@ -192,7 +180,7 @@ class JobProgress:
             while self._candidates:
                 candidates, self._candidates = sorted(self._candidates), {}
                 for number in candidates:
-                    if self._letters[number] == PENDING and (number < self.graph.normal or self._finals_open):
+                    if self._letters[number] == states.PENDING and (number < self.graph.normal or self._finals_open):
                         self._decide(number, found)
             if found or self._finals_open or self._unfinished_normal:
                 return list(found)
@@ -200,7 +188,7 @@ class JobProgress:
 
     def _decide(self, number: int, ready: dict[int, None]) -> None:
         letters = self._letters
-        if any(letters[need] in UNFINISHED for need in self.graph.needs[number]):
+        if any(letters[need] in states.UNFINISHED for need in self.graph.needs[number]):
             return
         needs = [letters[need] for need in self.graph.needs[number]]
         when = self.graph.tasks[number].when
@@ -211,8 +199,8 @@ class JobProgress:
                 self.skip(number)
                 return
         elif when == "all_success" and number < self.graph.normal and not _SATISFIED.issuperset(needs):
-            self.skipped.append((number, UNREACHED))
-            self._set(number, UNREACHED)
+            self.skipped.append((number, states.UNREACHED))
+            self._set(number, states.UNREACHED)
             return
         ready[number] = None
 
@@ -229,8 +217,8 @@ class JobProgress:
             self._candidates[number] = None
 
     def _set(self, number: int, letter: str) -> None:
-        """A task ends with this letter; those that need it may be ready."""
-        if self._letters[number] in UNFINISHED:
+        """End a task with this letter; those that need it may be ready."""
+        if self._letters[number] in states.UNFINISHED:
             if number < self.graph.normal:
                 self._unfinished_normal -= 1
             else:
@@ -244,11 +232,11 @@ class JobProgress:
             self._look_at(self.graph.finals)
 
     def _is_cancelled_fast(self, number: int) -> bool:
-        """Whether a task that has failed was to be cancelled, because another one has failed."""
+        """Return True if a task that has failed was to be cancelled, because another one has failed."""
         if not self.graph.spec.fail_fast or number >= self.graph.normal:
             return False
         is_kept = self.graph.tasks[number].when != "all_success"
-        return not is_kept and not FAILURES.isdisjoint(self._letters[: self.graph.normal])
+        return not is_kept and not states.FAILURES.isdisjoint(self._letters[: self.graph.normal])
 
     def _fail_fast(self, number: int) -> None:
         """Cancel the rest, if the job wants that. Tasks that run because of failures, or regardless of them, stay. A
@@ -260,14 +248,14 @@ class JobProgress:
         for other in range(self.graph.normal):
             if self.graph.tasks[other].when != "all_success":
                 continue
-            if self._letters[other] == STARTED:
+            if self._letters[other] == states.STARTED:
                 if other in self.starts:  # by this activation: it has no row yet
                     del self.starts[other]
-                    self._set(other, NOT_STARTED)
+                    self._set(other, states.NOT_STARTED)
                 else:
                     self.cancels.append((other, self.generation(other)))
-            elif self._letters[other] == PENDING:
-                letter = UNREACHED if other in below else NOT_STARTED
+            elif self._letters[other] == states.PENDING:
+                letter = states.UNREACHED if other in below else states.NOT_STARTED
                 self.skipped.append((other, letter))
                 self._set(other, letter)
 
@@ -275,24 +263,24 @@ class JobProgress:
         """Make these tasks pending again. Those that have a row start as a further generation, except `keep`, whose
         rows run again. The finally tasks follow: they run after everything else."""
         chosen = set(numbers)
-        chosen.update(number for number in self.graph.finals if self._letters[number] != PENDING)
+        chosen.update(number for number in self.graph.finals if self._letters[number] != states.PENDING)
         for number in sorted(chosen):
             letter = self._letters[number]
-            if letter == STARTED:
+            if letter == states.STARTED:
                 if number in self.starts:
                     del self.starts[number]
                 else:
                     self.cancels.append((number, self.generation(number)))
-            if (letter in WITH_ROW or number in self._again) and number not in keep:
+            if (letter in states.WITH_ROW or number in self._again) and number not in keep:
                 self.state.generations[number] = self.generation(number) + 1
                 self._again.discard(number)
             self.state.errors.pop(number, None)
-            if letter not in UNFINISHED:
+            if letter not in states.UNFINISHED:
                 if number < self.graph.normal:
                     self._unfinished_normal += 1
                 else:
                     self._unfinished_finals += 1
-            self._letters[number] = PENDING
+            self._letters[number] = states.PENDING
         self._finals_open = self._unfinished_normal == 0
         self._has_failed_fast = False
         self._look_at(chosen)

@@ -32,7 +32,7 @@ SHOWN: Final = {
     NOT_STARTED: "cancelled",
     INVALID: "failed",
 }
-"""What people see for a letter."""
+"""The state that people see for a letter."""
 
 OF_STATUS: Final = {"done": COMPLETED, "failed": FAILED, "cancelled": CANCELLED, "refused": INVALID}
 """The letter for the end of a task: the status of its row, or `refused` if it has none."""

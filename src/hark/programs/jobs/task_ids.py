@@ -1,4 +1,4 @@
-"""The ids of the tasks of a job.
+"""Build and parse the ids of the tasks of a job.
 
 A task is `{job}.{number}`, where the number is its index in the spec; after a regression `{job}.{number}-{generation}`.
 An item of a map is `{task}.{item}`, the undo of a task `{task}.undo`. So everything that belongs to a job has an id
@@ -11,7 +11,6 @@ UNDO_SUFFIX = "undo"
 
 
 def task_id(job: str, number: int, generation: int = 0) -> str:
-    """The id of a task."""
     return f"{job}.{number}-{generation}" if generation else f"{job}.{number}"
 
 

@@ -228,7 +228,7 @@ def _check_targets(cls: type, steps: dict[str, StepFunction]) -> None:
 
 
 def _is_checked(cls: type, step: StepFunction) -> bool:
-    """Whether a machine that can be started has checked this step before. A base class has not: it may lack steps."""
+    """Return True if a machine that can be started has checked this step. A base class has not: it may lack steps."""
     owner = next(base for base in cls.__mro__ if any(value is step.function for value in vars(base).values()))
     return owner is not cls and vars(owner).get("__hark_program__") is not None
 

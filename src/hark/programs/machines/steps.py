@@ -55,34 +55,27 @@ _TRAITS = Traits()  # a step waits only by its outcome, and creates no awakeable
 
 
 class StepServices(Protocol):
-    """What the worker provides to a step."""
+    """The services of the worker for a step."""
 
     max_payload: int
 
     def now(self) -> datetime:
         """The time of the database."""
-        ...
 
     def rate_limit(self, rate_limit: Any, weight: float) -> str | None:
         """The bucket of a rate limit; raises InvalidInput if it is not configured or the weight is above its burst."""
-        ...
 
     def concurrency_key(self, key: str | None) -> str | None:
         """The key, checked."""
-        ...
 
     def new(self, definition: Any, input: Any, options: dict[str, Any]) -> NewInstance:
         """A start as data; raises InvalidInput if it is malformed."""
-        ...
 
     def call(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
         """Call a synchronous function in a thread."""
-        ...
 
 
 class StepFunction(Struct, frozen=True):
-    """The method of a step."""
-
     function: Callable[..., Any]
     is_async: bool
 
@@ -184,7 +177,7 @@ class Context(Generic[S]):
 
     @property
     def timed_out(self) -> bool:
-        """Whether the timeout or deadline of the `Await` that led to this step has passed."""
+        """Return True if the timeout or deadline of the `Await` that led to this step has passed."""
         return any(row.kind == "timer" for row in self._claim.inbox)
 
     @property
@@ -362,7 +355,7 @@ async def recover(program: StepProgram, claim: Claim, services: StepServices, er
 
 
 def _with_failure(decision: Decision, claim: Claim, failure: Failure) -> Decision:
-    """What `handle` decided, with the error it was given: nothing fails silently (X9)."""
+    """The decision of `handle`, with the error it was given: nothing fails silently (X9)."""
     if decision.label in ("retry", "stop"):
         decision.failure = failure
         if isinstance(decision.move, Finish):

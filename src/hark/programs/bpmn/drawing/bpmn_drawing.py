@@ -1,4 +1,4 @@
-"""Draw a BPMN file as SVG, with what is marked on it.
+"""Draw a BPMN file as SVG, with marks on it.
 
 The file is drawn as its modeler shows it, from its own coordinates; what has none is laid out (layout.py). Files that
 deploy refuses are drawn too, as long as they are XML.
@@ -71,7 +71,7 @@ def _title(root: XmlElement, process: str | None) -> str:
 
 
 def _room(panel: Panel, labels: list[Label], marks: Marks) -> Box:
-    """The box around all that is drawn in a panel."""
+    """The box around everything that is drawn in a panel."""
     boxes = [figure.place for figure in panel.figures]
     boxes += [Box(*point, 0, 0) for wire in panel.wires for point in wire.points]
     boxes += [label.box for label in labels]
@@ -80,7 +80,7 @@ def _room(panel: Panel, labels: list[Label], marks: Marks) -> Box:
 
 
 def _rank(figure: Figure) -> int:
-    """What is drawn first lies below: pools, lanes, open sub-processes from the outside in."""
+    """The rank in the order of drawing; lower ranks lie below: pools, lanes, open sub-processes from the outside in."""
     if figure.tag in POOLS:
         return 0
     depth = 1

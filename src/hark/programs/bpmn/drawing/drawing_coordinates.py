@@ -19,7 +19,7 @@ _COLOR = re.compile(r"#(?:[0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})")
 
 @dataclass(slots=True)
 class ShapePlace:
-    """Where a shape is, and how it is drawn."""
+    """The place of a shape, and the way it is drawn."""
 
     box: Box
     label: Box | None
@@ -32,8 +32,6 @@ class ShapePlace:
 
 @dataclass(slots=True)
 class EdgePlace:
-    """The way of an edge."""
-
     points: list[Point]
     label: Box | None
     stroke: str | None

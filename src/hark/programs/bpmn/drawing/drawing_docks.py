@@ -1,4 +1,4 @@
-"""Ways for wires that neither the file nor the layout gives one: with right angles, from edge to edge."""
+"""Give wires a way if neither the file nor the layout does: with right angles, from edge to edge."""
 
 from __future__ import annotations
 
@@ -31,15 +31,12 @@ def _box(end: Figure | Wire | None) -> Box | None:
 
 
 def _toward(box: Box, point: Point) -> Point:
-    """Where the line from the center of a box to a point leaves the box."""
+    """The point where the line from the center of a box to another point leaves the box."""
     center = box.center
     dx, dy = point.x - center.x, point.y - center.y
     if not dx and not dy:
         return center
-    share = min(
-        box.width / 2 / abs(dx) if dx else float("inf"),
-        box.height / 2 / abs(dy) if dy else float("inf"),
-    )
+    share = min(box.width / 2 / abs(dx) if dx else float("inf"), box.height / 2 / abs(dy) if dy else float("inf"))
     return Point(center.x + dx * min(share, 1.0), center.y + dy * min(share, 1.0))
 
 

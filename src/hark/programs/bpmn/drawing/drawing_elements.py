@@ -1,4 +1,4 @@
-"""Read what a BPMN file has to draw. Files that deploy refuses are read too: what is missing is left out.
+"""Read the figures and wires of a BPMN file. Files that deploy refuses are read too: what is missing is left out.
 
 Places are not read here: see drawing_coordinates.py.
 """
@@ -39,11 +39,6 @@ def read_scene(root: XmlElement) -> Scene:
                 _add_wire(scene, element)
     _join(scene)
     return scene
-
-
-def processes_of(root: XmlElement) -> list[XmlElement]:
-    """The processes of a file, in order."""
-    return root.all("bpmn:process")
 
 
 def text_of(element: XmlElement | None) -> str:

@@ -25,7 +25,7 @@ _HEAD = 30.0
 
 
 def draw_figure(figure: Figure, *, is_marked: bool = False) -> str:
-    """A figure without its label. If something is marked on it, its own colors give way."""
+    """Draw a figure without its label. If something is marked on it, its own colors give way."""
     paint = _paint(figure) if not is_marked else ""
     if figure.tag in EVENTS:
         return _event(figure, paint)
@@ -46,7 +46,7 @@ def draw_figure(figure: Figure, *, is_marked: bool = False) -> str:
 
 
 def class_of_colors(figure: Figure) -> str:
-    """The class for what is drawn on the color that the file gives a figure."""
+    """The class for everything drawn on the color that the file gives a figure."""
     if figure.fill is None:
         return ""
     digits = figure.fill[1:] if len(figure.fill) == 7 else "".join(digit * 2 for digit in figure.fill[1:])
@@ -98,7 +98,7 @@ def _event(figure: Figure, paint: str) -> str:
 
 
 def _keeps_running(figure: Figure) -> bool:
-    """Whether an event does not interrupt what it is attached to."""
+    """Return True if an event does not interrupt the activity or scope that it is attached to."""
     attribute = figure.row.interrupting
     return attribute is not None and figure.element.get(attribute) == "false"
 

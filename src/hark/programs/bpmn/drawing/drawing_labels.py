@@ -1,4 +1,4 @@
-"""Texts: in figures, beside them, and at wires."""
+"""Draw texts: in figures, beside them, and at wires."""
 
 from __future__ import annotations
 
@@ -128,7 +128,6 @@ def text_lines(lines: list[str], x: float, y: float, size: float, kind: str = ""
 
 
 def draw_label(label: Label) -> str:
-    """The text beside something."""
     return f'<g class="label">{text_lines(label.lines, label.box.center.x, label.box.y, LABEL_SIZE)}</g>'
 
 
@@ -165,7 +164,7 @@ def class_of(size: float) -> str:
 
 
 def _tries(text: str) -> Iterator[tuple[str, float]]:
-    """How to draw a text, the best first: with its line breaks, without them, smaller."""
+    """The ways to draw a text, the best first: with its line breaks, without them, smaller."""
     if "\n" in text:
         yield text, SIZE
     for size in _SIZES:

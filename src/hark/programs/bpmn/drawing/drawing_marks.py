@@ -44,7 +44,7 @@ def badges_of(figure: Figure, marks: Marks) -> str:
 
 
 def badge_room(figure: Figure, marks: Marks) -> Box | None:
-    """What the badges of a figure take beyond it."""
+    """The room that the badges of a figure take beyond it."""
     if not (figure.key in marks.tokens or figure.key in marks.waits or figure.key in marks.incidents):
         return None
     box = figure.place
@@ -52,7 +52,7 @@ def badge_room(figure: Figure, marks: Marks) -> Box | None:
 
 
 def count_on(wire: Wire, marks: Marks) -> str:
-    """How often a flow was taken, if more than once."""
+    """The number of times a flow was taken, if more than once."""
     count = marks.taken.get(wire.key, 0)
     if count < 2:
         return ""
@@ -62,7 +62,7 @@ def count_on(wire: Wire, marks: Marks) -> str:
 
 
 def legend(marks: Marks, x: float, y: float) -> tuple[str, float]:
-    """What the marks mean, for those that are there. Returns it and its width; empty if nothing is marked."""
+    """Draw the meaning of the marks that are there. Return the drawing and its width; empty if nothing is marked."""
     items: list[tuple[str, str]] = []
     if any(count > 0 for count in marks.tokens.values()):
         items.append((_token(1), "tokens here"))

@@ -1,4 +1,4 @@
-"""Which parts of a file are drawn, and where everything is: the file's own coordinates where it has them.
+"""Choose the parts of a file that are drawn, and place them: by the file's own coordinates where it has them.
 
 A panel is a diagram of the file, or what is laid out because the file has no coordinates for it. A sub-process that is
 drawn closed but has something in it gets a panel of its own, so that tokens in it can be seen.
@@ -194,11 +194,7 @@ def _attach(event: Figure) -> None:
 
 
 def _open_or_close(
-    figure: Figure,
-    shape: ShapePlace,
-    sheet: _Sheet,
-    sheets: list[_Sheet],
-    closed: list[tuple[Figure, _Sheet | None]],
+    figure: Figure, shape: ShapePlace, sheet: _Sheet, sheets: list[_Sheet], closed: list[tuple[Figure, _Sheet | None]]
 ) -> None:
     """Decide whether the inside of a sub-process is drawn in its box or in a panel of its own."""
     inside = [child for child in figure.children if child.tag in LAID_OUT]
@@ -247,5 +243,5 @@ def _add_wires(scene: Scene, panels: list[Panel], edges: Mapping[Panel, Mapping[
 
 
 def _are_from_file(panel: Panel, ends: list[Figure | Wire]) -> bool:
-    """Whether the file has a place for both ends. Else the way in the file leads to where they are not."""
+    """Return True if the file has a place for both ends. Otherwise the way in the file leads to where they are not."""
     return all(end in panel.from_file for end in ends if isinstance(end, Figure))

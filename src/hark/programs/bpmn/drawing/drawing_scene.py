@@ -1,4 +1,4 @@
-"""What is drawn of a BPMN file: figures, wires between them, and the boxes where they are.
+"""The scene of a BPMN file: figures, wires between them, and the boxes where they are.
 
 A figure is anything with a place: an event, an activity, a gateway, a pool, a note. A wire joins two figures. Reading
 (drawing_elements.py) makes them without places; the file's coordinates or the layout give them places.
@@ -31,7 +31,7 @@ POOLS = _tags("participant")
 LANES = _tags("lane")
 FIGURES = NODES | DATA | ARTIFACTS | POOLS | LANES
 LAID_OUT = NODES | _tags("dataObjectReference", "dataStoreReference", "textAnnotation")
-"""What gets a place if the file gives it none. Data without a reference is drawn only where the file has a place."""
+"""The tags that get a place if the file gives none. Data without a reference is drawn only where the file has it."""
 WIRES = _tags("sequenceFlow", "messageFlow", "association", "dataInputAssociation", "dataOutputAssociation")
 
 
@@ -117,12 +117,12 @@ class Figure:
 
     @property
     def row(self) -> ElementRow:
-        """What the table has of it, if it is a node."""
+        """The row of the table of elements, if the figure is a node."""
         return ELEMENTS[self.tag]
 
     @property
     def place(self) -> Box:
-        """Its box, where it must have one."""
+        """The box of a figure that must have one."""
         assert self.box is not None
         return self.box
 
@@ -192,12 +192,12 @@ class Scene:
     last: dict[str, int] = field(default_factory=dict)
 
     def figure(self, reference: str | None) -> Figure | None:
-        """What a reference names. It may have a prefix: `tns:task`."""
+        """The figure that a reference names. The reference may have a prefix: `tns:task`."""
         found = self.end(reference)
         return found if isinstance(found, Figure) else None
 
     def end(self, reference: str | None) -> Figure | Wire | None:
-        """What an end of a wire names."""
+        """The figure or wire that an end of a wire names."""
         name = (reference or "").strip()
         for key in (name, name.rpartition(":")[2]):
             found = self.figures.get(key) or self.wires.get(key)

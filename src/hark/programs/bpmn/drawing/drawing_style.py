@@ -64,5 +64,4 @@ _RULES = {
 
 
 def sheet() -> str:
-    """The style sheet."""
     return style(_RULES, plain=_PLAIN)

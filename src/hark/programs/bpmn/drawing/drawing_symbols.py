@@ -28,7 +28,6 @@ _PAGE_LINES = "M-4.5 -5.5H4.5M-4.5 -1.8H4.5M-4.5 1.8H4.5M-4.5 5.5H4.5"
 
 
 def circle(radius: float, x: float = 0.0, y: float = 0.0) -> str:
-    """A circle as a path."""
     arc = f"a{radius:g} {radius:g} 0 1 0"
     return f"M{x - radius:g} {y:g}{arc} {2 * radius:g} 0{arc} {-2 * radius:g} 0Z"
 

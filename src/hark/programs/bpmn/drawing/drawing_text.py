@@ -32,7 +32,6 @@ def _share(character: str) -> float:
 
 
 def width_of(text: str, size: float = SIZE) -> float:
-    """The width of a line."""
     return sum(map(_share, text)) * size * _SPARE
 
 
@@ -79,7 +78,7 @@ def _paragraph(text: str, room: float, size: float) -> list[str]:
 
 
 def _cut(word: str, room: float, size: float) -> int:
-    """How many characters of a word fit; at a seam such as `_` or `-` if there is one in the second half."""
+    """The number of characters of a word that fit; at a seam such as `_` or `-` if there is one in the second half."""
     taken = 0.0
     end = len(word)
     for index, character in enumerate(word):

@@ -1,4 +1,4 @@
-"""What elements are called: the title of each, and the description of the whole drawing."""
+"""Describe elements in words: the title of each, and the description of the whole drawing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _EVENT_WORDS = {row.name: row.kind for row in EVENT_ROWS.values()}
 
 
 def definitions_of(element: XmlElement) -> list[str]:
-    """What an event catches or throws: `message`, `timer`."""
+    """The names of the definitions that an event catches or throws: `message`, `timer`."""
     names = (child.name for child in element.children if child.tag.startswith("bpmn:"))
     found = [name.removesuffix("EventDefinition") for name in names if name.endswith("EventDefinition")]
     return found + ["multiple"] * (len(element.all("bpmn:eventDefinitionRef")) if not found else 0)

@@ -1,4 +1,4 @@
-"""`read_bpmn`: from a BPMN file to its checked processes, or to all its problems."""
+"""`read_bpmn`: reads a BPMN file into its checked processes, or reports all its problems."""
 
 from __future__ import annotations
 

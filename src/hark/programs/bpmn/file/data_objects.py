@@ -59,7 +59,7 @@ def _number(text: str) -> float:
 
 
 def _moment(text: str) -> str:
-    """Points in time are ISO 8601 texts in Hark."""
+    """Check a date and return its text: points in time are ISO 8601 texts in Hark."""
     parse_moment(text.strip())
     return text.strip()
 

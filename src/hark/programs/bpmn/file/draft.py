@@ -116,47 +116,44 @@ class NodeDraft:
 
     @property
     def line(self) -> int:
-        """Its line in the file."""
         return self.element.line
 
     @property
     def is_activity(self) -> bool:
-        """Whether it is a task, a sub-process or a call activity."""
+        """Return True if the node is a task, a sub-process or a call activity."""
         return self.row.is_activity
 
     @property
     def is_start(self) -> bool:
-        """Whether it is a start event."""
         return self.kind == "start"
 
     @property
     def is_boundary(self) -> bool:
-        """Whether it is a boundary event."""
         return self.row.kind == "boundary"
 
     @property
     def event_row(self) -> EventKindRow | None:
-        """What the table has of its event; None if it has none."""
+        """The row of its event in the table of events; None if it has none."""
         return None if self.event is None else EVENTS[self.event.kind]
 
     @property
     def is_link(self) -> bool:
-        """Whether it is one end of a link."""
+        """Return True if the node is one end of a link."""
         return self.event_row is not None and self.event_row.is_link
 
     @property
     def is_compensation(self) -> bool:
-        """Whether it is an event for compensation."""
+        """Return True if the node is an event for compensation."""
         return self.event_row is not None and self.event_row.compensates
 
     @property
     def is_event_subprocess(self) -> bool:
-        """Whether its start event triggers it."""
+        """Return True if the node is a sub-process that its start event triggers."""
         return bool(self.fields.get("event_subprocess"))
 
     @property
     def is_for_compensation(self) -> bool:
-        """Whether it only runs to compensate another activity."""
+        """Return True if the node only runs to compensate another activity."""
         return bool(self.fields.get("for_compensation"))
 
 
@@ -174,8 +171,6 @@ class FlowDraft:
 
 
 class BpmnDraft:
-    """A process as it is read."""
-
     def __init__(self, file: FileDraft, element: XmlElement, id: str) -> None:
         self.file = file
         self.element = element
@@ -188,11 +183,9 @@ class BpmnDraft:
         self.numbered: dict[str, int] = {}  # the last number behind an id that was made here
 
     def report(self, node: NodeDraft, message: str, line: int | None = None) -> None:
-        """Keep a problem of a node."""
         self.file.report(node.id, line or node.line, message)
 
     def flow_into(self, node: NodeDraft) -> FlowDraft | None:
-        """The first incoming flow of a node."""
         return self.flows[node.incoming[0]] if node.incoming else None
 
     def scope_of(self, node: NodeDraft) -> NodeDraft | None:

@@ -1,4 +1,4 @@
-"""How each element is read and checked: a class per element, and the registry of them.
+"""Read and check the elements: a class per element, and the registry of them.
 
 What all nodes have is read in read_nodes.py, and what nodes mean together is checked in node_checks.py.
 """
@@ -21,18 +21,18 @@ class ElementReader:
     """Reads and checks an element. By default, there is nothing beyond what all nodes have."""
 
     may_be_skipped: ClassVar[bool] = False
-    """It may have a skip expression."""
+    """The element may have a skip expression."""
     has_due_date: ClassVar[bool] = False
-    """It may have a due date, which a business calendar computes in other engines."""
+    """The element may have a due date, which a business calendar computes in other engines."""
     may_follow_event_gateway: ClassVar[bool] = False
     """An event gateway can wait for it."""
     decides_flows: ClassVar[bool] = True
     """The conditions of its outgoing flows decide which of them are taken."""
     skips_flows: ClassVar[bool] = True
-    """Its outgoing flows may have skip expressions."""
+    """The outgoing flows may have skip expressions."""
 
     def read(self, process: BpmnDraft, node: NodeDraft) -> None:
-        """Read what it does; its mappings and loop are read already. It may change the kind of the node."""
+        """Read what the node does; its mappings and loop are read already. This may change the kind of the node."""
 
     def check(self, process: BpmnDraft, node: NodeDraft) -> None:
         """Report what cannot be executed. All nodes and flows of the process are read."""
@@ -64,7 +64,7 @@ class CatchEventReader(EventNodeReader):
 
 class ThrowEventReader(ElementReader):
     def read(self, process: BpmnDraft, node: NodeDraft) -> None:
-        """A thrown message is sent by a handler, or by Hark itself."""
+        """Read an event that throws a message: a handler sends the message, or Hark itself."""
         definition = read_event(process, node)
         if definition is None or node.event is None or node.event.kind != "message":
             return

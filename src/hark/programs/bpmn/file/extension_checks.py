@@ -1,4 +1,4 @@
-"""Which extensions of a file are refused, because they would change what happens, and which are ignored.
+"""Refuse the extensions of a file that would change what happens, and note the ones that are ignored.
 
 What an extension that is understood means is read where it is used; the names are in extension_names.py.
 """
@@ -40,7 +40,7 @@ def check_extensions(process: BpmnDraft) -> None:
 
 
 def check_definitions(file: FileDraft) -> None:
-    """The same for what is around the processes of a file: messages, signals, errors, pools."""
+    """Report the refused extensions around the processes of a file: of messages, signals, errors, pools."""
     checker = _Checker(file, {})
     checker.check_attributes(file.root, file.root.get("id"))
     for element in file.root.children:
@@ -54,7 +54,7 @@ def check_definitions(file: FileDraft) -> None:
 
 
 def _check_needed(file: FileDraft, element: XmlElement) -> None:
-    """An extension with `mustUnderstand`: the standard says that a file with it has another meaning without it."""
+    """Report an extension with `mustUnderstand`: by the standard, a file with it has another meaning without it."""
     name = element.get("definition") or ""
     if element.flag("mustUnderstand"):
         file.report_extension(
@@ -109,7 +109,6 @@ class _Checker:
                 self._ignore(name, element.line, host, changes_nothing=is_harmless)
 
     def check_element(self, extension: XmlElement, host: str | None) -> None:
-        """Check an extension element."""
         tag = extension.tag
         is_known = tag.partition(":")[0] in _ENGINES
         if is_known and (refusal := REFUSED_ELEMENTS.get(extension.name)) is not None:
@@ -126,7 +125,7 @@ class _Checker:
             self._ignore(tag, extension.line, host, changes_nothing=tag in HARMLESS_ELEMENTS)
 
     def _check_parts(self, extension: XmlElement, host: str | None) -> None:
-        """What is refused inside an extension element that is understood."""
+        """Report the refused parts of an extension element that is understood."""
         for part in extension.walk():
             for name, value in part.attributes.items():
                 refusal = REFUSED_PARTS.get((part.name, name.rpartition(":")[2]))
@@ -154,7 +153,7 @@ def _is_refused(refusal: Refusal, value: str) -> bool:
 
 
 def _has_no_effect(element: XmlElement, name: str, value: str) -> bool:
-    """Whether an attribute names a calendar that every engine has, or is for the form of a start event."""
+    """Return True if an attribute names a calendar that every engine has, or is for the form of a start event."""
     if name == "formHandlerClass":
         return element.tag in START_EVENTS
     if name != "businessCalendarName":

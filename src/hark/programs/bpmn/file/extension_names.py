@@ -61,10 +61,8 @@ HARMLESS_ATTRIBUTES = frozenset(
 )  # fmt: skip
 """Attributes of the vendors and of Zeebe that change nothing in Hark."""
 
-NOTES = {
-    "initiator": "Hark does not know who starts an instance. If the process uses the variable, start it with one",
-}
-"""What people should know about a harmless attribute."""
+NOTES = {"initiator": "Hark does not know who starts an instance. If the process uses the variable, start it with one"}
+"""The notes for people about a harmless attribute."""
 
 HARMLESS_ELEMENTS = frozenset(
     [f"{vendor}:{name}" for vendor in VENDORS for name in (

@@ -1,4 +1,4 @@
-"""Extensions of Camunda, Zeebe, Flowable and Activiti: finding them.
+"""Find the extensions of Camunda, Zeebe, Flowable and Activiti.
 
 Camunda 7, Flowable and Activiti share their names. What an extension means is read where it is used; which ones are
 ignored or refused is decided in extension_checks.py.
@@ -24,12 +24,12 @@ def extensions_of(element: XmlElement) -> list[XmlElement]:
 
 
 def named(extensions: list[XmlElement], name: str) -> list[XmlElement]:
-    """Those of Camunda, Flowable or Activiti that have this name."""
+    """The extension elements of Camunda, Flowable or Activiti with this name."""
     return [found for found in extensions if found.name == name and found.tag.partition(":")[0] in VENDORS]
 
 
 def zeebe(extensions: list[XmlElement], name: str) -> XmlElement | None:
-    """The first one of Zeebe that has this name."""
+    """The first extension element of Zeebe with this name."""
     tag = f"zeebe:{name}"
     return next((found for found in extensions if found.tag == tag), None)
 

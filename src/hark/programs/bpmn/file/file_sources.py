@@ -48,7 +48,7 @@ def variable_source(name: str) -> str:
 
 
 def is_computed(value: Any) -> bool:
-    """Whether Hark can compute a source: it has no expression that cannot be compiled, such as the call of a method."""
+    """Return True if Hark can compute a source: all its expressions can be compiled, unlike the call of a method."""
     try:
         check_source(value)
     except ExpressionError:
@@ -72,7 +72,7 @@ def condition(process: BpmnDraft, node: NodeDraft, element: XmlElement, what: st
 
 
 def flow_condition(process: BpmnDraft, id: str, element: XmlElement, what: str) -> str | None:
-    """The same, of the element with this id."""
+    """The condition in the text of an element, reported under this id."""
     text = element.text.strip()
     language = language_of(element.get("language"))
     if language not in (None, FEEL, JUEL):

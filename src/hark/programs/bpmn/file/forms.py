@@ -81,7 +81,7 @@ def _typed(type: str | None, field: XmlElement) -> Schema:
 
 
 def _choice(options: list[tuple[Any, Any]]) -> Schema:
-    """One of several values, each with its label."""
+    """The schema of a choice: one of several values, each with its label."""
     if not options:
         return {"type": "string"}
     return {"oneOf": [{"const": value, **({"title": str(label)} if label else {})} for value, label in options]}
@@ -159,7 +159,7 @@ def _add_components(schema: Schema, components: list[Any], depth: int = 0) -> No
 
 
 def _at(schema: Schema, path: list[str]) -> Schema:
-    """The object at a path, which is made if it is missing."""
+    """The object at a path. It is made if it is missing."""
     for part in path:
         found = schema["properties"].setdefault(part, {"type": "object", "properties": {}})
         if "properties" not in found:
@@ -188,7 +188,7 @@ def _add_field(schema: Schema, component: dict[str, Any]) -> None:
 
 
 def _component(component: dict[str, Any]) -> Schema | None:
-    """What a component asks for; None if it only shows something."""
+    """The schema of the answer to a component; None if it only shows something."""
     match component.get("type"):
         case "textfield" | "textarea":
             return {"type": "string", **({"format": "textarea"} if component["type"] == "textarea" else {})}

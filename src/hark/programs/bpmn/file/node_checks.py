@@ -61,7 +61,7 @@ def _check_cancel(process: BpmnDraft, node: NodeDraft) -> None:
 
 
 def _check_same_catch(process: BpmnDraft, catches: list[NodeDraft]) -> None:
-    """Of two events on one activity or in one scope that catch the same error or escalation, one never would."""
+    """Report a second event on one activity or in one scope for the same error or escalation: it would catch none."""
     seen: dict[tuple[str, str], NodeDraft] = {}
     for node in catches:
         if node.event is None or not EVENTS[node.event.kind].has_one_catcher:
@@ -72,7 +72,7 @@ def _check_same_catch(process: BpmnDraft, catches: list[NodeDraft]) -> None:
 
 
 def _check_compensation(process: BpmnDraft, node: NodeDraft) -> None:
-    """The activity that a compensation names is in the scope of the event, or around the event sub-process it is in."""
+    """Report a compensation of an activity outside the scope of the event, or of the event sub-process it is in."""
     if node.outgoing and node.is_boundary:
         process.report(node, "A flow leaves a boundary event for compensation. Use an association instead.")
     if node.event is None or node.event.activity is None:
@@ -95,7 +95,7 @@ _EVENT_CHECKS: Final[dict[EventKind, Callable[[BpmnDraft, NodeDraft], None]]] = 
 
 
 def _check_compensation_subprocess(process: BpmnDraft, scope: NodeDraft | None, members: list[NodeDraft]) -> None:
-    """A sub-process has at most one way to be compensated, and a process has none."""
+    """Report a second way to compensate a sub-process, and any way to compensate a process."""
     found = [node for node in members if _compensates(process, node)]
     for node in found:
         if scope is None:
@@ -137,7 +137,7 @@ def _has_definition(node: NodeDraft) -> bool:
 
 
 def _check_links(process: BpmnDraft, members: list[NodeDraft]) -> None:
-    """Each thrown link has exactly one other end in its scope."""
+    """Report thrown links that do not have exactly one other end in their scope."""
     links = [node for node in members if node.is_link]
     catches: dict[str, NodeDraft] = {}
     for node in links:
@@ -186,7 +186,8 @@ def _check_reached(process: BpmnDraft, members: list[NodeDraft]) -> None:
 
 
 def _begins(node: NodeDraft) -> bool:
-    """Whether something other than a flow or a host leads to a node: an event, a compensation, a link, or a problem."""
+    """Return True if something other than a flow or a host leads to a node: an event, a compensation, a link, a
+    problem."""
     if node.is_event_subprocess or node.is_for_compensation:
         return True
     if node.is_boundary:

@@ -1,4 +1,4 @@
-"""Call activities: the process they call, and the variables that go in and come out."""
+"""Read call activities: the process they call, and the variables that go in and come out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _version(process: BpmnDraft, node: NodeDraft, version: str | None) -> Any:
 
 
 def _zeebe_variables(node: NodeDraft, called: XmlElement, fields: dict[str, Any]) -> None:
-    """In Zeebe, all variables go in unless that is switched off, and come out unless there are output mappings."""
+    """Read the variables of Zeebe: all go in unless switched off, and come out unless there are output mappings."""
     fields["outputs"] = node.fields.pop("outputs", ())
     node.fields.pop("keeps_result", None)
     fields["all_out"] = called.flag("propagateAllChildVariables", default=not fields["outputs"])
@@ -77,7 +77,7 @@ def _zeebe_variables(node: NodeDraft, called: XmlElement, fields: dict[str, Any]
 
 
 def _vendor_variables(process: BpmnDraft, node: NodeDraft, fields: dict[str, Any]) -> None:
-    """`in` and `out` of Camunda and Flowable: once there is one, only what they name is passed."""
+    """Read `in` and `out` of Camunda and Flowable: once there is one, only the variables they name are passed."""
     given = PassedVariables(process, node, named(node.extensions, "in"))
     returned = PassedVariables(process, node, named(node.extensions, "out"))
     inherits = attribute(node.element, "inheritVariables") == "true"

@@ -1,4 +1,4 @@
-"""Events: what an event catches or throws, and which events can be where."""
+"""Read events: the kind that an event catches or throws, and the places where it may be."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHANGES: dict[str, ChangeKind] = {"create": "create", "update": "update", "dele
 
 
 def read_event(process: BpmnDraft, node: NodeDraft) -> XmlElement | None:
-    """Read what an event catches or throws. Returns its definition; None if it has none, or a problem."""
+    """Read the event that a node catches or throws. Return its definition; None if it has none, or a problem."""
     definitions = _definitions(process, node)
     if len(definitions) > 1 or node.element.flag("parallelMultiple"):
         process.report(node, "It has several event definitions, which Hark does not execute. Use one event for each.")
@@ -64,7 +64,6 @@ def _definitions(process: BpmnDraft, node: NodeDraft) -> list[XmlElement]:
 
 
 def _place_of(process: BpmnDraft, node: NodeDraft) -> str:
-    """Where an event is, as in `EventKindRow.places`."""
     if not node.is_start:
         return node.row.kind
     scope = process.scope_of(node)
@@ -85,8 +84,6 @@ def _impossible(kind: EventKind, place: str) -> str:
 
 
 class EventReader:
-    """Reads one definition of one event."""
-
     def __init__(self, process: BpmnDraft, node: NodeDraft, definition: XmlElement) -> None:
         self.process = process
         self.node = node
@@ -144,7 +141,7 @@ class EventReader:
         return EventSpec("message", name=spec.name, key=spec.key, **self._payload())
 
     def _payload(self) -> dict[str, Any]:
-        """The variables that travel with what is thrown; of what is caught, the mapping is an output of the node."""
+        """The variables that travel with a thrown event; for a caught one, the mapping is an output of the node."""
         if not self.throws:
             taken = PassedVariables(self.process, self.node, named(self.node.extensions, "in"))
             if taken.assignments and not taken.copies_all:
@@ -252,11 +249,11 @@ EVENT_READERS: Final[dict[EventKind, Callable[[EventReader], EventSpec | None]]]
     "terminate": EventReader.terminate,
     "link": EventReader.link,
 }
-"""How the definition of each kind of event is read; None if it has a problem, which is reported."""
+"""The reader of the definition of each kind of event. It returns None if there is a problem, which is reported."""
 
 
 def is_handled(definition: XmlElement, node: NodeDraft) -> bool:
-    """Whether a handler does what a message event throws."""
+    """Return True if a handler does the work of a thrown message event."""
     return zeebe(node.extensions, "taskDefinition") is not None or any(
         attribute(definition, name) for name in ("topic", "class", "delegateExpression", "expression")
     )
@@ -274,7 +271,7 @@ def name_of(process: BpmnDraft, node: NodeDraft, definition: XmlElement, what: s
 
 
 def message_event(process: BpmnDraft, node: NodeDraft, message: XmlElement) -> EventSpec | None:
-    """What catches or throws this message."""
+    """The event that catches or throws this message."""
     name = name_of(process, node, message, "message")
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""Work that a handler does, and scripts: which handler, how often it is tried, and where the result goes."""
+"""Read work for handlers, and scripts: the handler, the number of attempts, and the variable for the result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def read_service(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> No
 
 
 def _note_type(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> None:
-    """Types of tasks that other engines do themselves (`mail`, `http`, `dmn`, `shell`) are the work of a handler."""
+    """Note types of tasks that other engines do themselves (`mail`, `http`, `dmn`, `shell`): a handler does their
+    work."""
     type = attribute(carrier, "type")
     if type is not None and type not in _EXTERNAL:
         handler = node.fields["handler"]
@@ -49,7 +50,7 @@ def _note_type(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> None
 
 
 def has_handler(node: NodeDraft, carrier: XmlElement) -> bool:
-    """Whether the file says which handler does the work of a node."""
+    """Return True if the file says which handler does the work of a node."""
     if zeebe(node.extensions, "taskDefinition") is not None:
         return True
     return any(attribute(carrier, name) for name in ("topic", "class", "delegateExpression", "expression", "type"))
@@ -80,7 +81,7 @@ def _handler(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> Any:
 
 
 def _name_problem(name: str) -> str | None:
-    """Why a handler cannot have this name; None if it can."""
+    """The reason why a handler cannot have this name; None if it can."""
     try:
         return lane_name_problem(check_name(name, "name of the handler"), "handler")
     except InvalidInput as error:
@@ -145,7 +146,7 @@ def _seconds(duration: str) -> float | None:
 
 
 def _read_headers(node: NodeDraft) -> None:
-    """What the file has for the handler: zeebe headers, fields with a text, and the decision of a rule task."""
+    """Read the headers for the handler: zeebe headers, fields with a text, and the decision of a rule task."""
     headers: dict[str, str] = {}
     if (found := zeebe(node.extensions, "taskHeaders")) is not None:
         headers |= {key: header.get("value") or "" for header in found.children if (key := header.get("key"))}
@@ -187,7 +188,7 @@ def _read_result(process: BpmnDraft, node: NodeDraft, carrier: XmlElement) -> No
 
 
 def read_script(process: BpmnDraft, node: NodeDraft) -> None:
-    """A script task: an expression in the file, or the work of a handler."""
+    """Read a script task: an expression in the file, or the work of a handler."""
     given = zeebe(node.extensions, "script")
     if given is not None:
         text = (given.get("expression") or "").strip()

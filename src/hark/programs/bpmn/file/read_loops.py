@@ -1,4 +1,4 @@
-"""How an activity is repeated: multi-instance and standard loops."""
+"""Read the loops of activities: multi-instance and standard loops."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _multiple(process: BpmnDraft, node: NodeDraft, loop: XmlElement) -> LoopSpec
 
 
 def _check_behavior(process: BpmnDraft, node: NodeDraft, loop: XmlElement) -> None:
-    """Events that the multi-instance throws when its instances end are not thrown here."""
+    """Refuse events that the multi-instance would throw when its instances end: Hark does not throw them."""
     behavior = (loop.get("behavior") or "All").strip()[:20]
     reference = f"{behavior.lower()}BehaviorEventRef"  # of One and None
     definition = loop.first("bpmn:complexBehaviorDefinition")

@@ -1,4 +1,4 @@
-"""Mappings of variables: `camunda:inputOutput`, `zeebe:ioMapping`, and the `in` and `out` of calls and signals."""
+"""Read mappings of variables: `camunda:inputOutput`, `zeebe:ioMapping`, and the `in` and `out` of calls and signals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN_KEY = ("execution.processBusinessKey", "execution.getProcessBusinessKey()",
 
 
 def read_mappings(process: BpmnDraft, node: NodeDraft) -> None:
-    """The local variables that are set before a node runs, and what is set around it when it has ended."""
+    """Read the local variables set before a node runs, and the variables set around it when it has ended."""
     inputs: list[Assignment] = []
     outputs: list[Assignment] = []
     for mapping in named(node.extensions, "inputOutput"):
@@ -48,7 +48,7 @@ def _parameters(process: BpmnDraft, node: NodeDraft, mapping: XmlElement, name: 
 
 
 class _NotRun(Exception):
-    """A script of a mapping is in a language that Hark does not run; it was reported."""
+    """A script of a mapping is in a language that Hark does not run. The problem was reported."""
 
 
 def _value(process: BpmnDraft, node: NodeDraft, element: XmlElement) -> Any:

@@ -1,4 +1,4 @@
-"""Read what all nodes have: mappings, loops, skip expressions, flows, hosts. element_readers.py reads the rest."""
+"""Read the common parts of all nodes: mappings, loops, skips, flows, hosts. element_readers.py reads the rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hark.programs.bpmn.file.read_skips import flow_skip, read_skip
 
 
 def read_nodes(process: BpmnDraft) -> None:
-    """Read what the nodes of a process do, the conditions of its flows, and the variables that it begins with."""
+    """Read the nodes of a process, the conditions of its flows, and the variables that it begins with."""
     process.variables = read_data_objects(process, process.element)
     for node in process.nodes:
         _read_node(process, node)
@@ -33,7 +33,7 @@ def _read_node(process: BpmnDraft, node: NodeDraft) -> None:
 
 
 def _read_flows(process: BpmnDraft, node: NodeDraft) -> None:
-    """The conditions of the outgoing flows, and which of them is the default."""
+    """Read the conditions of the outgoing flows, and which of them is the default."""
     reader = ELEMENT_READERS[node.row.tag]
     reference = (node.element.get("default") or "").strip()
     for number in node.outgoing:
@@ -56,7 +56,6 @@ def _read_flows(process: BpmnDraft, node: NodeDraft) -> None:
 
 
 def _read_hosts(process: BpmnDraft) -> None:
-    """Attach boundary events to their activities."""
     for node in process.nodes:
         if not node.is_boundary:
             continue

@@ -1,4 +1,4 @@
-"""Skip expressions of Flowable and Activiti: on tasks, and on flows."""
+"""Read skip expressions of Flowable and Activiti: on tasks, and on flows."""
 
 from __future__ import annotations
 

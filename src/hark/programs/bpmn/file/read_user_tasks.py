@@ -1,4 +1,4 @@
-"""User tasks: who they are for, until when, and what they ask."""
+"""Read user tasks: the people they are for, the due date, and the question."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _OWNER = re.compile(r"(user|group)\((.*)\)", re.DOTALL)
 
 
 def read_user(process: BpmnDraft, node: NodeDraft) -> None:
-    """Read a user task."""
     element = node.element
     users, groups = _owners(element)
     given: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What the standard has and Hark does not execute, beside whole elements: attributes and parts of elements.
+"""Report attributes and child elements of the BPMN standard that Hark does not execute.
 
 What is merely for people, for other tools or for a modeler is passed over: lanes, data objects, resources, interfaces,
 directions of gateways, audits.
@@ -18,7 +18,7 @@ _ASSOCIATIONS = ("bpmn:dataInputAssociation", "bpmn:dataOutputAssociation")
 
 
 def check_standard(process: BpmnDraft) -> None:
-    """Report what would change how a process runs, if it were executed."""
+    """Report the parts of a process that would change how it runs, if they were executed."""
     for node in process.nodes:
         _check_quantities(process, node)
         _check_data(process, node)
@@ -43,7 +43,7 @@ def _check_quantities(process: BpmnDraft, node: NodeDraft) -> None:
 
 
 def _check_data(process: BpmnDraft, node: NodeDraft) -> None:
-    """Data associations that only connect are for people; those that compute are not executed."""
+    """Report data associations that compute. Those that only connect are for people."""
     definitions = [node.element, *(child for child in node.element.children if child.name.endswith("EventDefinition"))]
     for association in (found for holder in definitions for found in holder.all(*_ASSOCIATIONS)):
         if association.first("bpmn:assignment", "bpmn:transformation") is not None:
@@ -65,7 +65,7 @@ def _check_waiting(process: BpmnDraft, node: NodeDraft) -> None:
 
 
 def _check_error(process: BpmnDraft, node: NodeDraft) -> None:
-    """Flowable can map what an error has with it to variables."""
+    """Report Flowable mappings of the data of an error to variables."""
     for mapping in [*named(node.extensions, "in"), *named(node.extensions, "out")]:
         process.file.report_extension(
             node.id,
@@ -82,7 +82,7 @@ _EVENT_CHECKS: Final[dict[EventKind, Callable[[BpmnDraft, NodeDraft], None]]] = 
 
 
 def _check_mapping(process: BpmnDraft, node: NodeDraft) -> None:
-    """Mappings where Hark has none: at a thrown compensation Zeebe has none either, at the others no engine has."""
+    """Report mappings where Hark has none: at thrown compensations Zeebe has none either, elsewhere no engine has."""
     inputs, outputs = node.fields.get("inputs"), node.fields.get("outputs")
     thrown = node.event.kind if node.row.throws and node.event is not None else None
     if (inputs or outputs) and node.row.family == "gateway":

@@ -1,4 +1,4 @@
-"""The nodes and flows of a process: which there are, in which scope, and what they connect.
+"""Find the nodes and flows of a process: their scopes, and what the flows connect.
 
 What a node does is read later (read_nodes.py): it may refer to nodes that come after it.
 """
@@ -78,7 +78,6 @@ def _free(id: str, taken: Container[str], last: dict[str, int]) -> str:
 
 
 def _connect(process: BpmnDraft) -> None:
-    """Connect the nodes by the flows."""
     taken: set[str] = set()
     for number, element in enumerate(process.flow_elements):
         source, target = element.get("sourceRef"), element.get("targetRef")
@@ -88,11 +87,7 @@ def _connect(process: BpmnDraft) -> None:
             process.file.report(id, element.line, f"There are two elements with the id {id!r}. Rename one of them.")
         taken.add(id)
         flow = FlowDraft(
-            id,
-            number,
-            element,
-            _end_of(process, id, element, "sourceRef"),
-            _end_of(process, id, element, "targetRef"),
+            id, number, element, _end_of(process, id, element, "sourceRef"), _end_of(process, id, element, "targetRef")
         )
         process.flows.append(flow)
         if flow.source is None or flow.target is None:

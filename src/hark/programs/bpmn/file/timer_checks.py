@@ -1,4 +1,4 @@
-"""Timers that are written in the file, without an expression."""
+"""Check timers that are written in the file, without an expression."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SOME_TIME = 1_700_000_000_000_000  # whether a text can be read does not depend
 
 
 def timer_problem(kind: TimerKind, text: Any) -> str | None:
-    """Why a timer cannot be due; None if it can, or if its text is only known later."""
+    """The reason why a timer cannot be due; None if it can, or if its text is only known later."""
     if not isinstance(text, str) or is_expression(text):
         return None
     try:
@@ -25,7 +25,7 @@ def timer_problem(kind: TimerKind, text: Any) -> str | None:
 
 
 def end_problem(text: str) -> str | None:
-    """Why a cycle cannot end then; None if it can, or if its end is only known later."""
+    """The reason why a cycle cannot end then; None if it can, or if its end is only known later."""
     if is_expression(text):
         return None if is_computed(text) else f"Hark cannot compute the end date {text[:80]!r}"
     try:

@@ -1,4 +1,4 @@
-"""Timer events: when they fire and, of cycles, until when."""
+"""Read timer events: the time when they fire and, of cycles, the end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _cycle(process: BpmnDraft, node: NodeDraft, timer: XmlElement) -> tuple[str,
 
 
 def _repeats(process: BpmnDraft, node: NodeDraft) -> bool:
-    """Whether a cycle fires more than once at this event."""
+    """Return True if a cycle fires more than once at this event."""
     if node.row.interrupting is None:
         return False
     is_start_of_process = node.is_start and process.scope_of(node) is None

@@ -185,8 +185,6 @@ def _is_declaration(attribute: str) -> bool:
 
 
 class _Builder:
-    """Builds the tree of one text."""
-
     def __init__(self) -> None:
         self._document = XmlElement("", {}, 0)
         self._open = [self._document]

@@ -1,4 +1,4 @@
-"""Activities: a token begins one, its work is done, and it goes on.
+"""Run activities: a token begins one, its work is done, and it goes on.
 
 `enter` begins the loop of an activity, if it has one; `body` does the work once; `ended` takes its result; `iterated`
 goes on with the loop; `completed` leaves the activity for good. The work of each kind is in activity_kinds.py.
@@ -24,7 +24,7 @@ class Activity(ElementBehaviour):
 
     is_activity = True
     is_instant: ClassVar[bool] = False
-    """Its work is over at once: a token may pass it."""
+    """The work is over at once: a token may pass the activity."""
 
     def is_plain(self, node: NodeSpec) -> bool:
         has_more = node.inputs or node.outputs or node.boundaries or node.for_compensation or node.skip
@@ -57,7 +57,7 @@ class Activity(ElementBehaviour):
 
 
 def run_script(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """Do all that a plain script task does."""
+    """Do everything that a plain script task does."""
     result = run.evaluate(node.script, run.view(token.scope))
     run.merge(token.scope, _values(run, token, node, result))
 
@@ -98,7 +98,7 @@ def _is_skipped(run: Execution, token: FlowToken, condition: str) -> bool:
 
 
 def _skip(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """The activity, or one instance of it, has ended without its work and without a result."""
+    """End the activity, or one instance of it, without its work and without a result."""
     if run.is_iteration(token):
         if node.result is not None:
             run.scopes[token.scope].variables[node.result] = None  # not the result of the instance before
@@ -114,7 +114,7 @@ def seen_by(token: FlowToken) -> int:
 
 
 def ended(run: Execution, token: FlowToken, result: Any) -> None:
-    """The work of an activity, or of one instance of it, has ended with this result."""
+    """Take the result of an activity, or of one instance of it, whose work has ended."""
     node = run.node(token)
     values = _values(run, token, node, result)
     inner = seen_by(token)
@@ -155,18 +155,17 @@ def ended(run: Execution, token: FlowToken, result: Any) -> None:
 
 
 def iterated(run: Execution, token: FlowToken, data: Any) -> None:
-    """One instance of a loop has ended, and its result is taken."""
+    """Go on with the loop: one instance of it has ended, and its result is taken."""
     loops.iteration_ended(run, token, run.node(token))
 
 
 def completed(run: Execution, token: FlowToken, data: Any) -> None:
-    """An activity has completed, with all its instances: its boundary events do not count any more."""
+    """Leave an activity that has completed, with all its instances: its boundary events do not count any more."""
     run.disarm_token(token)
     run.leave(token)
 
 
 def _values(run: Execution, token: FlowToken, node: NodeSpec, result: Any) -> dict[str, Any]:
-    """The variables that a result sets."""
     if node.call is not None:
         return _from_called(run, token, node.call, result)
     if node.result is not None:

@@ -23,8 +23,6 @@ class EmptyTask(Activity):
 
 
 class ScriptTask(Activity):
-    """Evaluates an expression."""
-
     is_instant = True
 
     def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
@@ -32,15 +30,11 @@ class ScriptTask(Activity):
 
 
 class SendTask(Activity):
-    """Sends a message."""
-
     def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         throwing.send_message(run, token, node, "ended")
 
 
 class ReceiveTask(Activity):
-    """Waits for a message."""
-
     is_catch = True
 
     def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
@@ -69,13 +63,13 @@ class ChildActivity(Activity):
 
 
 class ServiceTask(ChildActivity):
-    """Its child is the service task that a handler runs."""
+    """Has a child: the service task that a handler runs."""
 
     has_handler = True
 
 
 class CallActivity(ChildActivity):
-    """Its child is an instance of the process that it calls."""
+    """Has a child: an instance of the process that it calls."""
 
 
 class SubProcess(Activity):

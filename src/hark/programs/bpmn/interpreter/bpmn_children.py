@@ -24,12 +24,12 @@ from hark.programs.expressions import ExpressionError
 from hark.programs.jobs.job_services import TaskOutput
 
 MAX_CALLS: Final = 100
-"""How deep processes may call each other: one that calls itself without an end would fill the store, and the ids of its
+"""The limit of nested calls of processes: one that calls itself without an end would fill the store, and the ids of its
 instances, each with that of its caller in it, would get too long for an index."""
 
 
 class _Called(Struct):
-    """What is read of the state of a called process that has failed, or has ended while its caller had failed."""
+    """The part that is read of the state of a called process which has failed, or ended while its caller had failed."""
 
     variables: dict[str, Any] = {}
     thrown: dict[str, Any] | None = None
@@ -138,7 +138,7 @@ class BpmnChildren:
     # -- ending --------------------------------------------------------------------------------------
 
     def ended(self, token: FlowToken, row: TaskOutput | None, error: str | None) -> None:
-        """The child of a token has ended."""
+        """Take the end of the child of a token."""
         run, node = self._run, self._run.node(token)
         if row is None:
             run.stop(token, error or "its row is not in the store any more", "body")
@@ -175,7 +175,7 @@ class BpmnChildren:
             run.stop(token, error, "child")
 
     def escalated(self, token: FlowToken, body: dict[str, Any]) -> None:
-        """The child of a token has thrown an escalation, and runs on."""
+        """Take an escalation that the child of a token has thrown; the child runs on."""
         call = self._run.node(token).call
         if call is not None:
             self._return(token, call, body.get("returned") or {})

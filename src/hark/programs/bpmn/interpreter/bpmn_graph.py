@@ -21,7 +21,7 @@ class EventSubprocess(NamedTuple):
 
 
 class BpmnGraph:
-    """A process's nodes by number, and what is asked of them often.
+    """The nodes of a process by number, with indexes.
 
     Attributes:
         spec: The spec.
@@ -92,7 +92,8 @@ class BpmnGraph:
         return known
 
     def begins(self, scope: int) -> tuple[int, ...]:
-        """Where tokens begin in a sub-process: its start events or, without one, its nodes without incoming flows."""
+        """The nodes where the tokens of a sub-process begin: its start events, or else its nodes without incoming
+        flows."""
         known = self._begins.get(scope)
         if known is None:
             nodes = [(number, self.nodes[number]) for number in self.children(scope)]
@@ -126,7 +127,7 @@ class BpmnGraph:
     # -- reachability, for joins by reachability -----------------------------------------------------
 
     def following(self, number: int) -> list[int]:
-        """Where a token at this node may be next, in the same scope."""
+        """The nodes where a token at this node may be next, in the same scope."""
         node = self.nodes[number]
         after = [self.flows[flow].target for flow in node.outgoing]
         after.extend(node.boundaries)
@@ -135,7 +136,8 @@ class BpmnGraph:
         return after
 
     def reaches_flow(self, start: int, flow: int, gateway: int) -> bool:
-        """Whether a token that leaves `start` may come to `gateway` by `flow`, without passing the gateway before."""
+        """Return True if a token that leaves `start` may come to `gateway` by `flow` without passing the gateway
+        first."""
         key = (start, gateway)
         reached = self._reach_without.get(key)
         if reached is None:

@@ -69,8 +69,7 @@ _ACTIONS: Final[dict[str, Any]] = {
 
 
 async def run_bpmn(claim: Claim, services: BpmnServices) -> Decision:
-    """One activation of a process."""
-    graph = await services.process(claim.definition, claim.version)
+    graph = await services.bpmn_graph(claim.definition, claim.version)
     return await _BpmnActivation(claim, services, graph).run()
 
 
@@ -186,7 +185,7 @@ class _BpmnActivation:
     # -- work ----------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        """Do what there is to do, until all tokens rest."""
+        """Do the pushed actions, until all tokens rest."""
         run, actions = self._run, _ACTIONS
         while True:
             while run.work or run.changes:
@@ -241,7 +240,7 @@ class _BpmnActivation:
         return bool(due)
 
     def _stuck(self, name: str, token: FlowToken | None, data: Any, error: Exception) -> None:
-        """An expression could not be evaluated, or a token has nowhere to go: the instance fails."""
+        """Fail the instance: an expression could not be evaluated, or a token has nowhere to go."""
         run = self._run
         if token is None and name == "fire":
             catcher = run.catchers.get(data[0])
@@ -281,7 +280,7 @@ class _BpmnActivation:
         return Decision("done", RUN, dump_bpmn_state(state), Finish("done", result=result))
 
     def _is_stuck(self) -> bool:
-        """Whether the instance fails: at once, or because no token can go on."""
+        """Return True if the instance fails: at once, or because no token can go on."""
         run = self._run
         if any(incident.fatal for incident in run.state.incidents):
             return True
@@ -322,7 +321,7 @@ class _BpmnActivation:
         return Decision(label, RUN, dump_bpmn_state(run.state), move)
 
     def _has_children(self) -> bool:
-        """Whether a service task or a called process runs: one that has failed does not."""
+        """Return True if a service task or a called process runs: one that has failed does not."""
         state = self._run.state
         stopped = {incident.token for incident in state.incidents}
         return any(token.child and token.id not in stopped for token in state.tokens)

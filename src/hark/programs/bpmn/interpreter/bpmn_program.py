@@ -1,4 +1,4 @@
-"""BpmnProgram: what every worker runs in the lane `bpmn`."""
+"""BpmnProgram: runs the lane `bpmn`, in every worker."""
 
 from __future__ import annotations
 

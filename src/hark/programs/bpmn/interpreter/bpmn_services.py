@@ -1,4 +1,4 @@
-"""What the interpreter of processes needs from outside. The worker implements it."""
+"""BpmnServices: the parts of the worker that the interpreter of BPMN processes uses. The worker implements it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from hark.programs.jobs.job_services import JobServices
 
 
 class BpmnServices(JobServices, Protocol):
-    """What the worker provides to the lane `bpmn`, in addition to JobServices."""
+    """The services of the worker for the lane `bpmn`, in addition to JobServices."""
 
-    def process(self, definition: str, version: int) -> Awaitable[BpmnGraph]:
+    def bpmn_graph(self, definition: str, version: int) -> Awaitable[BpmnGraph]:
         """A process, with its indexes: from the store on first use, then from memory."""
-        ...

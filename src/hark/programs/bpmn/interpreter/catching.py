@@ -92,7 +92,7 @@ class _Naming:
 
 
 def arm_timer_again(run: Execution, catcher: Catcher, due: int) -> None:
-    """The next time of a cycle."""
+    """Arm the timer of a cycle for its next time."""
     left = None if catcher.left is None else catcher.left - 1
     new = structs.replace(catcher, id=run.number(), due=due, left=left)
     behaviour = run.graph.events[catcher.node]
@@ -114,7 +114,7 @@ def end_of_cycle(run: Execution, catcher: Catcher, node: NodeSpec) -> int | None
 
 
 def check_conditions(run: Execution) -> None:
-    """Variables have changed: fire the conditions that hold now."""
+    """Fire the conditions that hold after variables have changed."""
     changes, run.changes = run.changes, []
     fired = []
     for catcher in run.conditions.values():
@@ -128,7 +128,7 @@ def check_conditions(run: Execution) -> None:
 
 
 def _concerns(run: Execution, catcher: Catcher, event: EventSpec, changes: list[VariableChange]) -> bool:
-    """Whether one of the changes is a reason to look at a condition."""
+    """Return True if one of the changes is a reason to look at a condition."""
     seen = {0, *(scope.id for scope in run.scopes_around(_seen_by(run, catcher)))}
     names, kinds = event.variables, event.changes
     return any(
@@ -160,7 +160,6 @@ def message_key(run: Execution, event: EventSpec, scope: int) -> str:
 
 
 def timer_text(run: Execution, event: EventSpec, scope: int) -> str:
-    """The text of a timer."""
     value: Any = run.evaluate(event.text, run.view(scope))
     if not isinstance(value, str):
         raise StuckToken("the timer has no text: write an ISO 8601 date, duration or repeating interval")

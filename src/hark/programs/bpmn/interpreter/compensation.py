@@ -1,4 +1,4 @@
-"""Compensation: what has completed is undone, the last first, with the variables of then.
+"""Compensate: undo what has completed, the last first, with the variables of then.
 
 A scope keeps a record of each activity that has completed in it and can be compensated; a sub-process that completes
 hands its own records to the record of itself. A throw event takes the records it means and runs their handlers one
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def record(
     run: Execution, scope: int, number: int, node: NodeSpec, seen_from: int, records: list[Compensation]
 ) -> None:
-    """An activity has completed: keep what its compensation needs, if it can be compensated.
+    """Keep what the compensation of a completed activity needs, if it can be compensated.
 
     Args:
         run: The instance.

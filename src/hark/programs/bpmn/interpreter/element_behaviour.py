@@ -1,4 +1,4 @@
-"""ElementBehaviour and EventBehaviour: all that the interpreter asks of a kind of node, and of a kind of event.
+"""ElementBehaviour and EventBehaviour: the interface of the interpreter to kinds of nodes and kinds of events.
 
 Each kind has one class: activity_kinds.py, event_places.py, gateways.py and event_kinds.py have them, with a registry
 each. A BpmnGraph looks up those of its nodes once. A class has no state: an instance of it serves all processes.
@@ -24,7 +24,7 @@ class ElementBehaviour:
     is_start: ClassVar[bool] = False
     """The tokens of a scope begin there."""
     is_activity: ClassVar[bool] = False
-    """It does work. What its event brings is its result: an `Activity` of activities.py."""
+    """The element does work. What its event brings is its result: an `Activity` of activities.py."""
     scope_kind: ClassVar[Literal["local", "subprocess"]] = "local"
     """Of an activity: the scope that it has while it works; `local` only if it has a mapping."""
     is_catch: ClassVar[bool] = False
@@ -32,32 +32,33 @@ class ElementBehaviour:
     is_join: ClassVar[bool] = False
     """Tokens wait in it for other tokens."""
     joins_by_reach: ClassVar[bool] = False
-    """It is asked about the tokens that wait in it when all tokens of the process rest."""
+    """The element is asked about the tokens that wait in it when all tokens of the process rest."""
     expects_tokens: ClassVar[bool] = False
-    """When it has gone on, it remembers which incoming flows it still expects a token from."""
+    """The element, when it has gone on, remembers which incoming flows it still expects a token from."""
     has_handler: ClassVar[bool] = False
     """A handler does its work, in a service task."""
     after_throw: ClassVar[Literal["leave", "end"]] = "leave"
-    """What a token does when what it threw has been handled."""
+    """The next step of a token after what it threw has been handled."""
 
     def is_plain(self, node: NodeSpec) -> bool:
-        """Whether it is over at once, and has nothing but a script."""
+        """Return True if the element is over at once, and has nothing but a script."""
         return False
 
     def is_passed(self, node: NodeSpec, only_flow: int) -> bool:
-        """Whether one flow leaves it and no token rests in it. `only_flow`: the one that every token takes, or -1."""
+        """Return True if one flow leaves the node and no token rests in it. `only_flow`: the one that all take, or
+        -1."""
         return False
 
     def joins_at_rest(self, node: NodeSpec) -> bool:
-        """Whether its tokens are joined when no other one can come."""
+        """Return True if its tokens are joined when no other one can come."""
         return False
 
     def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
-        """A token has come to it."""
+        """Handle a token that has come to the node."""
         run.leave(token)
 
     def work(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
-        """Of an activity: do its work once, or begin it. Its end is the action `ended`."""
+        """Do the work of an activity once, or begin it. Its end is the action `ended`."""
         raise AssertionError(f"{node.kind} does no work")
 
     # -- when its event comes ------------------------------------------------------------------------
@@ -67,10 +68,10 @@ class ElementBehaviour:
         return payload if isinstance(payload, dict) else None
 
     def follow(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
-        """A token has come to it from an event gateway, because its event came."""
+        """Handle a token that has come from an event gateway, because the event of the node came."""
 
     def fired(self, run: Execution, token: FlowToken, catcher: Catcher, values: Values | None, taken: Values) -> None:
-        """Its event has come for a token: the token goes on.
+        """Let a token go on whose event has come.
 
         Args:
             run: The instance.
@@ -100,9 +101,9 @@ class EventBehaviour:
         return None
 
     def throw(self, run: Execution, token: FlowToken, node: NodeSpec, event: EventSpec) -> None:
-        """A token has come to an event that throws this."""
+        """Throw the event for a token that has come to it."""
         raise AssertionError(f"{event.kind} cannot be thrown")
 
     def thrown(self, run: Execution, token: FlowToken, then: Literal["leave", "end"]) -> None:
-        """It has been handled: the token goes on."""
+        """Let the token go on: what it threw has been handled."""
         run.push(then, token)

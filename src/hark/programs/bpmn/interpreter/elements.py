@@ -1,4 +1,4 @@
-"""The classes of all kinds of nodes; event_kinds.py has those of events."""
+"""Gather the classes of all kinds of nodes; event_kinds.py has those of events."""
 
 from __future__ import annotations
 

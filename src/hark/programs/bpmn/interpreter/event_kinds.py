@@ -1,4 +1,4 @@
-"""The kinds of events: a class for signals, messages, timers and so on, with how it is waited for and thrown.
+"""The kinds of events: a class for signals, messages, timers and so on, which waits for and throws them.
 
 Signals and messages that are thrown are matched with the instance's own catchers first, old and new: what one of them
 starts is handled before the token that threw goes on.

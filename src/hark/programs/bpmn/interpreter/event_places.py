@@ -1,4 +1,4 @@
-"""The events, by the place where they are: a class for start, end, catch, throw and boundary events.
+"""The events by their place: a class for start, end, catch, throw and boundary events.
 
 What they catch or throw is in event_kinds.py.
 """
@@ -17,7 +17,7 @@ from hark.programs.bpmn.interpreter.mappings import begin_local
 
 
 class StartEvent(ElementBehaviour):
-    """Where the tokens of a scope begin. That of an event sub-process waits for its event without a token."""
+    """The place where the tokens of a scope begin. That of an event sub-process waits for its event without a token."""
 
     is_start = True
 

@@ -1,4 +1,4 @@
-"""Execution: an instance in memory during one activation, and what all parts of the interpreter do with it.
+"""Execution: an instance in memory during one activation, with the operations that all parts of the interpreter use.
 
 Work is a stack of actions. An action handles one token and pushes what follows, so a token moves until it rests before
 the next one does. Actions are named: the modules that implement them push each other's without importing each other,
@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hark.model.decisions import Arm, CancelChild, Effect, NewAwakeable, Settle
 from hark.programs.bpmn.bpmn_spec import NodeSpec
-from hark.programs.bpmn.interpreter.instance_state import (
-    BpmnScope,
-    BpmnState,
-    Catcher,
-    FlowToken,
-    Incident,
-    Resumption,
-)
+from hark.programs.bpmn.interpreter.instance_state import BpmnScope, BpmnState, Catcher, FlowToken, Incident, Resumption
 from hark.programs.bpmn.interpreter.scope_variables import VariableChange, Variables, assigned, flattened
 from hark.programs.expressions.sources import evaluate, holds
 
@@ -95,7 +88,6 @@ class Execution:
     # -- numbers and work ----------------------------------------------------------------------------
 
     def number(self) -> int:
-        """A new number."""
         self.state.last += 1
         return self.state.last
 
@@ -125,7 +117,7 @@ class Execution:
         return list(self.in_scope.get(scope, {}).values())
 
     def is_iteration(self, token: FlowToken) -> bool:
-        """Whether this token does the work of one instance of a loop."""
+        """Return True if this token does the work of one instance of a loop."""
         return self.scopes[token.scope].kind == "iteration"
 
     def cancel_token(self, token: FlowToken) -> None:
@@ -170,13 +162,13 @@ class Execution:
         self.inner.setdefault(scope.parent, {})[scope.id] = None
 
     def wait_to_join(self, token: FlowToken) -> Joining:
-        """A token waits in a join. Gives the tokens that wait there, by the flow that they came by."""
+        """Let a token wait in a join. Return the tokens that wait there, by the flow that they came by."""
         waiting = self.joining.setdefault((token.scope, token.node), {})
         waiting.setdefault(token.flow, {})[token.id] = token
         return waiting
 
     def stop_joining(self, token: FlowToken) -> None:
-        """A token does not wait in a join any more."""
+        """Take a token out of the join in which it waits."""
         if token.flow >= 0 and (waiting := self.joining.get((token.scope, token.node))) is not None:
             if (of_flow := waiting.get(token.flow)) is not None:
                 of_flow.pop(token.id, None)
@@ -203,7 +195,6 @@ class Execution:
             self.move(token, flow)
 
     def move(self, token: FlowToken, flow: int) -> None:
-        """Move a token along a flow."""
         token.node, token.flow = self.graph.targets[flow], flow
         self.flows_taken[flow] = self.flows_taken.get(flow, 0) + 1
         self.work.append(("enter", token, None))
@@ -244,7 +235,7 @@ class Execution:
             self.due.append(catcher.id)
 
     def remove_catcher(self, catcher: Catcher, *, answered: bool = False) -> None:
-        """It does not wait any more. `answered`: its awakeable is settled already."""
+        """Remove a catcher, which does not wait any more. `answered`: its awakeable is settled already."""
         self._unindex(catcher)
         self._drop(catcher, answered=answered)
 
@@ -258,12 +249,12 @@ class Execution:
         ids.remove(catcher.id)
 
     def disarm_token(self, token: FlowToken) -> None:
-        """A token waits for nothing any more: neither for its own event nor for those of its boundary."""
+        """Stop waiting for the event of a token and for those of its boundary."""
         for id in self.of_token.pop(token.id, ()):
             self._drop(self.catchers[id])
 
     def disarm_scope(self, scope: int) -> None:
-        """No event sub-process of this scope can begin any more."""
+        """Stop waiting for the event sub-processes of this scope."""
         for id in self.of_scope.pop(scope, ()):
             self._drop(self.catchers[id])
 
@@ -284,17 +275,15 @@ class Execution:
     # -- expressions ---------------------------------------------------------------------------------
 
     def evaluate(self, source: Any, variables: Mapping[str, Any]) -> Any:
-        """The value of a source."""
         return evaluate(source, variables, self.now)
 
     def holds(self, condition: str, variables: Mapping[str, Any]) -> bool:
-        """Whether a condition holds."""
         return holds(condition, variables, self.now)
 
     # -- variables -----------------------------------------------------------------------------------
 
     def view(self, scope: int) -> Mapping[str, Any]:
-        """What a scope sees."""
+        """The variables that a scope sees."""
         if scope == 0:
             return self.state.variables
         return Variables(self.layers(scope))
@@ -313,11 +302,11 @@ class Execution:
             scope = current.parent
 
     def snapshot(self, scope: int) -> dict[str, Any]:
-        """All that a scope sees, as an object of its own."""
+        """All variables that a scope sees, as an object of its own."""
         return flattened(self.layers(scope))
 
     def local_view(self, scope: int) -> dict[str, Any]:
-        """What a scope sees, without the variables of the process."""
+        """The variables that a scope sees, without those of the process."""
         return flattened([current.variables for current in self.scopes_around(scope)])
 
     def merge(self, scope: int, values: Mapping[str, Any]) -> None:
@@ -352,14 +341,14 @@ class Execution:
         self, token: FlowToken | None, error: str, resume: Resumption, data: Any = None, *, element: str = "",
         fatal: bool = False,
     ) -> None:  # fmt: skip
-        """A token stops with an incident."""
+        """Stop a token with an incident."""
         id = 0 if token is None else token.id
         element = element or ("" if token is None else self.graph.ids[token.node])
         self.state.incidents.append(Incident(id, element, error, self.now, resume, data, fatal))
         self.stopped.add(id)
 
     def forget_incident(self, token: FlowToken) -> None:
-        """A token is not stopped any more."""
+        """Remove the incident of a token, which is not stopped any more."""
         if token.id in self.stopped:
             self.stopped.discard(token.id)
             self.state.incidents = [each for each in self.state.incidents if each.token != token.id]

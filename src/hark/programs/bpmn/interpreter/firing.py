@@ -1,4 +1,4 @@
-"""An event has come: let its catcher go on, unless it has been removed since (B5)."""
+"""Fire a catcher: continue the token that waits for this event, unless it has been removed since (B5)."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _start_event_subprocess(run: Execution, catcher: Catcher, taken: dict[str, A
 
 
 def _count_timer(run: Execution, catcher: Catcher, node: NodeSpec, until: int | None) -> None:
-    """A timer has fired: it is gone. That of a cycle that does not interrupt fires again, from its last time (T2), but
-    not after its end."""
+    """Count a timer that has fired: it is gone. The timer of a cycle that does not interrupt fires again, counted from
+    its last time (T2), but not after its end."""
     assert node.event is not None
     repeats = node.event.timer == "cycle" and (catcher.left is None or catcher.left > 1)
     if repeats and not node.interrupting:

@@ -1,4 +1,4 @@
-"""Gateways: which flows a token takes, and when tokens are joined.
+"""Gateways: choose the flows that a token takes, and join tokens.
 
 A parallel gateway joins one token of each incoming flow. An inclusive one waits as long as another token of its scope
 may still come by an incoming flow that has none: that depends on where the other tokens are, so it is decided when all
@@ -33,7 +33,7 @@ def open_flows(run: Execution, token: FlowToken, node: NodeSpec) -> list[int]:
 
 
 def _is_open(run: Execution, node: NodeSpec, flow: int, variables: Mapping[str, Any], *, is_only: bool = False) -> bool:
-    """Whether a flow can be taken. As in Flowable, its skip expression decides instead of its condition, if skip
+    """Return True if a flow can be taken. As in Flowable, its skip expression decides instead of its condition, if skip
     expressions are on; the only flow of a node is not skipped."""
     spec = run.graph.flows[flow]
     if spec.skip is not None and skips_are_on(variables):
@@ -144,7 +144,7 @@ class EventGateway(ElementBehaviour):
 
 
 def resolve(run: Execution) -> bool:
-    """When all tokens rest: let the joins by reachability go on that no other token can come to. True if one has."""
+    """Let the joins by reachability go on that no token can come to now that all rest. Return True if one has."""
     for (scope, number), waiting in run.joining.items():
         joins = run.graph.elements[number].joins_at_rest(run.graph.nodes[number])
         if joins and not _can_come(run, scope, number, set(waiting)):
@@ -159,8 +159,8 @@ def resolve(run: Execution) -> bool:
 
 
 def _can_come(run: Execution, scope: int, number: int, arrived: set[int]) -> bool:
-    """Whether another token can come by an incoming flow that has none. One that can also come by a flow that has a
-    token already does not count: otherwise two gateways in a loop would wait for each other."""
+    """Return True if another token can come by an incoming flow that has none. One that can also come by a flow that
+    has a token already does not count: otherwise two gateways in a loop would wait for each other."""
     graph = run.graph
     missing = [flow for flow in graph.nodes[number].incoming if flow not in arrived]
     others = {other.node for other in run.in_scope[scope].values() if other.node != number or other.flow < 0}
@@ -172,7 +172,7 @@ def _can_come(run: Execution, scope: int, number: int, arrived: set[int]) -> boo
 
 
 def _reset_complex(run: Execution, scope: BpmnScope) -> None:
-    """A complex gateway that has gone on begins anew when no token can come any more by the flows it expects."""
+    """Begin anew at a complex gateway that has gone on, when no token can come any more by the flows it expects."""
     for number, expected in list(scope.fired.items()):
         others = [token.node for token in run.in_(scope.id)]
         if not any(run.graph.reaches_flow(node, flow, number) for node in others for flow in expected):

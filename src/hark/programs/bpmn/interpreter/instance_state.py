@@ -40,7 +40,7 @@ class Compensation(Struct, array_like=True):
 
 
 class LoopState(Struct, omit_defaults=True):
-    """How far a loop is.
+    """The progress of a loop.
 
     Attributes:
         total: How many instances there are in all; of a standard loop: how many have begun.
@@ -156,7 +156,7 @@ class Incident(Struct, omit_defaults=True):
 
 
 class BpmnState(Struct, omit_defaults=True):
-    """What an instance is.
+    """The state of an instance.
 
     Attributes:
         variables: Those of the process.
@@ -185,13 +185,9 @@ class BpmnState(Struct, omit_defaults=True):
     terminates: Literal["loop", "all"] | None = None
 
 
-_decoder = msgspec.json.Decoder(BpmnState)
+load_bpmn_state = msgspec.json.Decoder(BpmnState).decode
+"""Read the state of a process from the text in its row."""
 _encoder = msgspec.json.Encoder()
-
-
-def load_bpmn_state(text: str) -> BpmnState:
-    """The state of a process from the text in its row."""
-    return _decoder.decode(text)
 
 
 def dump_bpmn_state(state: BpmnState) -> str:
@@ -200,7 +196,7 @@ def dump_bpmn_state(state: BpmnState) -> str:
 
 
 class _Shown(Struct):
-    """What `view` reads of a state."""
+    """The part of a state that `view` reads."""
 
     variables: dict[str, Any] = {}
     tokens: list[FlowToken] = []

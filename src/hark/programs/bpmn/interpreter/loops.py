@@ -1,4 +1,4 @@
-"""Loops: multi-instance activities, and standard loops.
+"""Run loops: multi-instance activities, and standard loops.
 
 The token of the activity owns a scope of kind `loop`. In it, each instance that has begun has a scope of kind
 `iteration`, with the counter and the item, and a token of its own at the same node.
@@ -52,7 +52,7 @@ def begin(run: Execution, token: FlowToken, node: NodeSpec) -> None:
 
 
 def iteration_ended(run: Execution, token: FlowToken, node: NodeSpec) -> None:
-    """One instance has ended; its token is removed."""
+    """Go on after one instance has ended; its token is removed."""
     iteration = run.scopes[token.scope]
     scope = run.scopes[iteration.parent]
     spec, loop = node.loop, scope.loop
@@ -78,7 +78,6 @@ def iteration_ended(run: Execution, token: FlowToken, node: NodeSpec) -> None:
 
 
 def _is_done(run: Execution, scope: BpmnScope, loop: LoopState, iteration: BpmnScope, spec: LoopSpec) -> bool:
-    """Whether the loop ends with this instance."""
     if spec.kind == "standard":
         return loop.completed == spec.maximum or not _repeats(run, iteration, spec)
     _count(scope, 0 if spec.kind == "sequential" else loop.total - loop.completed)
@@ -106,7 +105,7 @@ def _start(
 
 
 def _end(run: Execution, token: FlowToken, spec: LoopSpec) -> None:
-    """The loop has ended: cancel the instances that are left, and go on."""
+    """End the loop: cancel the instances that are left, and go on."""
     scope = run.scopes[token.local]
     outputs = None if scope.loop is None else scope.loop.outputs
     compensation.keep(run, token.scope, scope.records)  # only now has the activity completed
@@ -173,6 +172,5 @@ def _zeebe_counts(scope: BpmnScope) -> dict[str, Any]:
 
 
 def _repeats(run: Execution, scope: BpmnScope, spec: LoopSpec) -> bool:
-    """Whether a standard loop goes on."""
     counter = {"loopCounter": 0 if scope.kind == "loop" else scope.variables["loopCounter"]}
     return spec.condition is None or run.holds(spec.condition, Variables([counter, *run.layers(scope.id)]))

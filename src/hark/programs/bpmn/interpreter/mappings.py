@@ -1,4 +1,4 @@
-"""Input and output mappings: the local variables of an activity or an event."""
+"""Apply input and output mappings: the local variables of an activity or an event."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def mapped_inputs(run: Execution, node: NodeSpec, scope: int, given: dict[str, A
 def taken_by(
     run: Execution, scope: int, node: NodeSpec, values: dict[str, Any] | None, local: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What an event puts into the variables: what came with it, and what its output mapping makes of that and of its
-    local variables, which are in its scope or, behind an event gateway, still here."""
+    """The values that an event puts into the variables: what came with it, and what its output mapping makes of that
+    and of its local variables, which are in its scope or, behind an event gateway, still here."""
     taken = {} if values is None or (node.outputs and node.keeps_result) else dict(values)
     if not node.outputs:
         return taken

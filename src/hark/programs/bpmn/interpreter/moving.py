@@ -1,4 +1,4 @@
-"""How tokens move: they enter a node, leave it by its flows, and end."""
+"""Move tokens: they enter a node, leave it by its flows, and end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hark.programs.bpmn.interpreter.scope_variables import StuckToken
 
 
 def enter(run: Execution, token: FlowToken, data: Any) -> None:
-    """A token has come to a node. It goes on at once through the nodes that it only passes: most files have many."""
+    """Let a token enter a node. It goes on at once through the nodes that it only passes: most files have many."""
     graph, entered, taken = run.graph, run.entered, run.flows_taken
     while True:
         number = token.node
@@ -35,7 +35,7 @@ def enter(run: Execution, token: FlowToken, data: Any) -> None:
 
 
 def leave(run: Execution, token: FlowToken, data: Any) -> None:
-    """A token goes on by the outgoing flows of its node: all without a condition, and those whose condition holds."""
+    """Let a token leave by the outgoing flows of its node: all without a condition, and those whose condition holds."""
     node = run.node(token)
     token.flow = -1
     if not node.outgoing or node.for_compensation:
@@ -48,6 +48,6 @@ def leave(run: Execution, token: FlowToken, data: Any) -> None:
 
 
 def end(run: Execution, token: FlowToken, data: Any) -> None:
-    """A token has come to the end of its path."""
+    """End a token at the end of its path."""
     run.remove_token(token)
     scopes.may_end(run, token.scope)

@@ -1,4 +1,4 @@
-"""A process is retried: it waits again for what it waited for, and its incidents resume.
+"""Continue a process that is retried: it waits again for what it waited for, and its incidents resume.
 
 A failed instance keeps its waits, closed, and the kernel opens them again. What the failing activation had armed or
 started was not written: it is armed and started now.
@@ -32,7 +32,7 @@ class BpmnRetry:
         self.resumed: dict[int, Incident] = {}
 
     async def resume_failed(self) -> None:
-        """The instance had failed and was retried: it waits again for what it waited for, and its incidents resume."""
+        """Continue an instance that had failed and was retried: arm its waits again, and resume its incidents."""
         run, claim = self._run, self._claim
         run.state.failed, run.state.thrown = False, None
         known = {wait.id for wait in claim.waits}
@@ -57,7 +57,8 @@ class BpmnRetry:
                 run.arm(catcher, arm)
 
     async def _resume_children(self) -> None:
-        """Ends that came while the instance had failed were not delivered: they are read from the rows."""
+        """Take the ends that came while the instance had failed: they were not delivered, and are read from the
+        rows."""
         run = self._run
         tokens = [token for token in run.tokens.values() if token.child and token.id not in run.stopped]
         rows = await self._services.outputs([run.child_id(token.child) for token in tokens]) if tokens else {}
@@ -95,7 +96,7 @@ class BpmnRetry:
                     run.push(action, token, incident.data)
 
     def _look_again(self, incident: Incident) -> None:
-        """A condition could not be evaluated: look at all of them again. Any other variable may have been set while the
+        """Look at all conditions again after one could not be evaluated: any other variable may have been set while the
         instance had failed."""
         run = self._run
         changes = [VariableChange(*change) for change in incident.data]
@@ -117,7 +118,6 @@ class BpmnRetry:
             self._run.push("child", token, RETRIED)
 
     def _start_over(self, token: FlowToken, action: Literal["enter", "body"]) -> None:
-        """Let a token begin its element again."""
         run = self._run
         if action == "enter":
             run.disarm_token(token)

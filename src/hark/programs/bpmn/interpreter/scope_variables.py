@@ -9,7 +9,7 @@ from hark.programs.bpmn.bpmn_spec import ChangeKind
 
 
 class VariableChange(NamedTuple):
-    """A variable has been set, for the conditions that wait for that.
+    """A change of a variable, for the conditions that wait for it.
 
     Attributes:
         scope: The scope that has the variable.
@@ -55,7 +55,7 @@ def flattened(layers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def assigned(old: Any, path: list[str], value: Any) -> Any:
-    """A value with one part replaced: `["total"]` of `{"id": 1}` gives `{"id": 1, "total": value}`."""
+    """Return a value with one part replaced: `["total"]` of `{"id": 1}` gives `{"id": 1, "total": value}`."""
     if not path:
         return value
     part = old if isinstance(old, dict) else {}

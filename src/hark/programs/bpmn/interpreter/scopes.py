@@ -1,4 +1,4 @@
-"""Scopes with tokens: they begin, end, are interrupted by event sub-processes, and terminate."""
+"""Begin and end scopes with tokens, interrupt them by event sub-processes, and terminate them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def begin(run: Execution, scope: BpmnScope, nodes: tuple[int, ...]) -> None:
 
 
 def may_end(run: Execution, scope_id: int) -> None:
-    """A token has left a scope: end the scope if it was the last.
+    """End the scope that a token has left, if it was the last.
 
     Once only event sub-processes are left, no other one begins (B5)."""
     scope = run.scopes[scope_id]

@@ -37,11 +37,6 @@ _QUEUE: Final = "default"
 _encode = msgspec.json.Encoder().encode
 
 
-def service_nodes(spec: BpmnSpec) -> tuple[int, ...]:
-    """The numbers of the nodes that a handler runs."""
-    return tuple(number for number, node in enumerate(spec.nodes) if ELEMENT_BEHAVIOURS[node.kind].has_handler)
-
-
 def task_graph(spec: BpmnSpec) -> JobGraph:
     """The process as the program of its service tasks sees it."""
     return JobGraph(JobSpec(spec.id, tuple(map(_task_spec, spec.nodes)), is_bpmn=True))
@@ -127,8 +122,8 @@ def _first_state(claim: Claim, number: int, local: Mapping[str, Any], root: Mapp
 
 
 def _is_small(*values: Any) -> bool:
-    """False if the JSON of these is certainly longer than a task's state may embed. It looks at no more of them than
-    it needs: thousands of tasks may start beside the same large variables."""
+    """Return False if the JSON of these is certainly longer than a task's state may embed. It looks at no more of them
+    than it needs: thousands of tasks may start beside the same large variables."""
     left, size = list(values), 0
     while left:
         value = left.pop()

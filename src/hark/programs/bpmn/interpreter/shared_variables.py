@@ -88,7 +88,6 @@ class SharedVariables(dict[str, Any]):
 
 
 def _copy(value: Any) -> Any:
-    """A copy of a JSON value."""
     if isinstance(value, dict):
         return {name: _copy(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,5 @@
-"""Skip expressions, as Flowable has them: a variable turns them on for an instance; otherwise they have no effect.
+"""Apply skip expressions, as Flowable has them: a variable turns them on for an instance; otherwise they have no
+effect.
 
 Of a task, the work is skipped if its expression holds. Of a flow, the expression is used instead of its condition.
 """
@@ -15,7 +16,7 @@ _NEW: Final = "_FLOWABLE_SKIP_EXPRESSION_ENABLED"
 
 
 def skips_are_on(variables: Mapping[str, Any]) -> bool:
-    """Whether these variables turn skip expressions on. The old name counts first, if it is true or false.
+    """Return True if these variables turn skip expressions on. The old name counts first, if it is true or false.
 
     Raises:
         StuckToken: The variable is neither true, false nor null.

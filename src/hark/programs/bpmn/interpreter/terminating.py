@@ -1,4 +1,5 @@
-"""Terminate end events: they end their scope or, as in Flowable, the multi-instance activity around them or everything.
+"""Run terminate end events: they end their scope or, as in Flowable, the multi-instance activity around them or
+everything.
 
 A called process tells its caller, which does the same in its own instance. A caller that has failed by then finds it in
 the state of the called process when it is retried.
@@ -20,7 +21,7 @@ TERMINATED = "terminated"
 
 
 def terminate(run: Execution, token: FlowToken, event: EventSpec) -> None:
-    """A token has come to a terminate end event."""
+    """Terminate: a token has come to a terminate end event."""
     if event.terminates == "all":
         _end_instance(run)
     elif event.terminates == "scope":
@@ -31,7 +32,7 @@ def terminate(run: Execution, token: FlowToken, event: EventSpec) -> None:
 
 
 def told_by_child(run: Execution, token: FlowToken, what: Literal["loop", "all"]) -> None:
-    """A process that this token has called terminates what is around it."""
+    """Terminate what is around a token, because the process that it has called does."""
     if what == "all":
         _end_instance(run)
     elif not _end_loop(run, token):
@@ -45,7 +46,7 @@ def _end_instance(run: Execution) -> None:
 
 
 def _end_loop(run: Execution, token: FlowToken) -> bool:
-    """End the innermost multi-instance activity around a token. False if there is none."""
+    """End the innermost multi-instance activity around a token. Return False if there is none."""
     for scope in run.scopes_around(token.scope):
         spec = run.graph.nodes[scope.node].loop
         if scope.kind == "loop" and spec is not None and spec.kind != "standard":

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def thrown(run: Execution, token: FlowToken, data: Any) -> None:
-    """What a token threw has been handled: it goes on, or ends."""
+    """Let a token go on, or end, after what it threw has been handled."""
     node = run.node(token)
     if token.local:
         mappings.end_local(run, token, node)
@@ -111,7 +111,7 @@ def escalate(run: Execution, token: FlowToken, thrown: Thrown) -> None:
 
 
 def _give(run: Execution, token: FlowToken, thrown: Thrown) -> bool:
-    """Let the innermost catcher catch it. False if there is none."""
+    """Let the innermost catcher catch it. Return False if there is none."""
     host = token
     while True:
         scope = run.scopes[host.scope]
@@ -192,7 +192,7 @@ def cancel_transaction(run: Execution, token: FlowToken) -> None:
 
 
 def _of_other_instances(run: Execution, scope: BpmnScope) -> list[Compensation]:
-    """Cancel the other instances of a transaction. Returns what has completed in them, and in those that have ended."""
+    """Cancel the other instances of a transaction. Return what has completed in them, and in those that have ended."""
     owner = run.tokens[scope.owner]
     if not run.is_iteration(owner):
         return []
@@ -207,7 +207,7 @@ def _of_other_instances(run: Execution, scope: BpmnScope) -> list[Compensation]:
 
 
 def leave_transaction(run: Execution, token: FlowToken, event: EventBehaviour) -> None:
-    """A cancelled transaction is compensated: it is left by its cancel event or, without one, its path ends here."""
+    """Leave a transaction that is compensated: by its cancel event or, without one, its path ends here."""
     owner = run.tokens[run.scopes[token.scope].owner]
     while run.is_iteration(owner):  # the event belongs to the activity, not to one instance of it
         owner = run.tokens[run.scopes[owner.scope].owner]

@@ -1,4 +1,4 @@
-"""The texts of timers: when one is due, how often, and what starts a process by the clock.
+"""Read the texts of timers: when one is due, how often, and what starts a process by the clock.
 
 A date and a duration fire once, a cycle repeatedly: an ISO 8601 repeating interval or a cron expression. A time that is
 over is due at once, and so is a duration of zero or less. Each firing of a cycle is counted from the one before it, or
@@ -32,7 +32,7 @@ _QUARTZ_DAY = re.compile(r"(?<![#/\d])([1-7])(?!\d)")
 
 
 def first_due(timer: TimerKind, text: str, now: int) -> tuple[int, int | None]:
-    """When a timer that begins at `now` fires first, and how often it fires in all.
+    """The first time at which a timer that begins at `now` fires, and the number of times it fires in all.
 
     Args:
         timer: What the text is.
@@ -65,7 +65,8 @@ def parse_due(text: str, now: int) -> int:
 
 
 def next_due(text: str, previous: int) -> int | None:
-    """When a cycle fires after it was due at `previous`; None if it has ended. How often it may fire is not considered.
+    """The time at which a cycle fires after it was due at `previous`; None if it has ended. The number of firings is
+    not considered.
 
     Raises:
         InvalidInput: The text is malformed.

@@ -1,4 +1,4 @@
-"""Places for what the file gives none: columns from left to right, sub-processes open, boundary events on their hosts.
+"""Place what the file gives no place: columns from left to right, sub-processes open, boundary events on their hosts.
 
 Scopes are laid out from the inside to the outside: a process, and each sub-process in it. The parts of a scope that no
 flow joins are laid out on their own and packed below each other.

@@ -1,4 +1,4 @@
-"""One part of a scope: nodes that flows join, in columns from left to right, with the ways of their flows."""
+"""Lay out one part of a scope: nodes that flows join, in columns from left to right, with the ways of their flows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class Part:
     rows: list[tuple[float, float]] = field(default_factory=list)
 
     def move(self, dx: float, dy: float) -> None:
-        """Move all that is in it."""
         for figure in self.figures:
             figure.box = figure.place.moved(dx, dy)
             if figure.label is not None:
@@ -47,13 +46,12 @@ class Part:
                 wire.label = wire.label.moved(dx, dy)
 
     def take(self, other: Part) -> None:
-        """Add what another part has."""
         self.figures += other.figures
         self.wires += other.wires
 
 
 def is_edge(wire: Wire) -> bool:
-    """Whether a wire sets the order of columns: a flow, or what joins an activity with its compensation."""
+    """Return True if a wire sets the order of columns: a flow, or what joins an activity with its compensation."""
     if wire.tag == "bpmn:sequenceFlow":
         return True
     ends = (wire.source, wire.target)
@@ -139,7 +137,7 @@ def _spread(cell: Cell) -> float:
 
 
 def _used_corners(wires: list[Wire], routes: Routes, cells: Mapping[Figure, Cell]) -> dict[Figure, set[bool]]:
-    """Which corners of gateways have a line: the upper one (False), the lower one (True)."""
+    """The corners of gateways that have a line: the upper one (False), the lower one (True)."""
     found: dict[Figure, set[bool]] = {}
     for wire in wires:
         way = routes.points[wire]

@@ -1,4 +1,4 @@
-"""Layers of a graph: in which column each node stands, and in which order the nodes of a column are.
+"""Sort a graph into layers: the column of each node, and the order of the nodes of a column.
 
 Sugiyama's way: edges that close a cycle are set aside, each node goes behind all before it, edges over several columns
 get a place in each of them, and nodes are ordered near their neighbours. Where they stand is not decided here.
@@ -62,7 +62,7 @@ class Layers:
 
 
 class Edge(NamedTuple):
-    """What joins two cells: it leaves its source `below` its anchor, and its text is `text` high."""
+    """An edge between two cells: it leaves its source `below` its anchor, and its text is `text` high."""
 
     key: Hashable
     source: Cell
@@ -141,7 +141,7 @@ def _closing_edges(cells: Sequence[Cell], edges: Sequence[Edge]) -> set[int]:
 
 
 def _set_layers(cells: Sequence[Cell], ahead: dict[Cell, list[tuple[Cell, int]]]) -> None:
-    """Each cell goes behind the last of those before it, by as many layers as the edge says."""
+    """Put each cell behind the last of those before it, by as many layers as the edge says."""
     missing: dict[Cell, int] = defaultdict(int)
     for targets in ahead.values():
         for target, _ in targets:

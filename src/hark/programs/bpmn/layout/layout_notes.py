@@ -1,4 +1,4 @@
-"""Texts and data of a part: texts in rows above it, data in rows below, each near what it belongs to."""
+"""Place the texts and data of a part: texts in rows above it, data in rows below, each near what it belongs to."""
 
 from __future__ import annotations
 

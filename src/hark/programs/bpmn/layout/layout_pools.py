@@ -1,4 +1,4 @@
-"""Pools below each other, each around what is in its process."""
+"""Place pools below each other, each around what is in its process."""
 
 from __future__ import annotations
 

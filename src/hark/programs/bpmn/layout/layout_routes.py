@@ -1,4 +1,4 @@
-"""The ways of edges between columns: horizontal in a column, vertical in tracks between two of them."""
+"""Choose the ways of edges between columns: horizontal in a column, vertical in tracks between two of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRACK, SIDE, AROUND, CLEAR = 12.0, 22.0, 16.0, 10.0
 
 @dataclass(slots=True, eq=False)
 class Routes:
-    """Where columns and edges are.
+    """The places of columns and edges.
 
     Attributes:
         starts: The height at which each edge leaves its source.
@@ -158,7 +158,7 @@ def _straighten(layers: Layers) -> None:
 
 
 def _is_free(column: list[Cell], gateway: Cell, height: float) -> bool:
-    """Whether an upright line from a gateway to a height, and a level one there, touch no other cell of its column."""
+    """Return True if an upright line from a gateway to a height, and a level one there, touch no other cell."""
     if abs(height - gateway.y) < gateway.top + 4:
         return False
     low, high = min(gateway.y, height) - CLEAR, max(gateway.y, height) + CLEAR
@@ -201,5 +201,4 @@ def _set_columns(layers: Layers, tracks: list[int], room: list[float]) -> tuple[
 
 
 def cells_of(layers: Layers) -> list[Cell]:
-    """The cells of nodes."""
     return [cell for column in layers.columns for cell in column if cell.node is not None]

@@ -1,4 +1,4 @@
-"""How high the cells of a column stand: near their neighbours, in order, and never over each other."""
+"""Give each cell of a column a vertical position: near its neighbours, in order, and without overlap."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _settle(cells: list[Cell], neighbours: Callable[[Cell], list[Near]]) -> None
 
 
 def _weight(cell: Cell, near: list[Near]) -> float:
-    """How much a cell insists on its height: a long edge most, what boundary events lead to least."""
+    """The weight of a cell's own height: a long edge has most, what boundary events lead to has least."""
     if not near:
         return 1e-3
     if cell.node is None:

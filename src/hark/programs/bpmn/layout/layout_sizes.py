@@ -1,4 +1,4 @@
-"""How large figures are that the file gives no place, and how much room their texts and boundary events take."""
+"""Choose the sizes of figures without a place in the file, and the room for their texts and boundary events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def label_size(figure: Figure) -> tuple[float, float]:
 
 
 def boundary_width(event: Figure) -> float:
-    """What a boundary event takes of the edge of its host: its label stands right of the line that leaves it."""
+    """The width that a boundary event takes of the edge of its host: its label stands right of the leaving line."""
     return max(EVENT, EVENT / 2 + 4 + label_size(event)[0]) + _BETWEEN
 
 
@@ -45,7 +45,7 @@ def _edge_of_boundaries(host: Figure) -> float:
 
 
 def overhang(host: Figure) -> float:
-    """How far boundary events, their labels and the lines that leave them reach below their host."""
+    """The distance that boundary events, their labels and the lines that leave them reach below their host."""
     if not host.boundaries:
         return 0.0
     labels = max(label_size(event)[1] for event in host.boundaries)
@@ -53,7 +53,7 @@ def overhang(host: Figure) -> float:
 
 
 def exits_below(host: Figure) -> dict[Figure, float]:
-    """How far below the center of a host the line of each of its boundary events turns to the right.
+    """The distances below the center of a host at which the line of each of its boundary events turns to the right.
 
     The line of the leftmost is the lowest, so that no line crosses another.
     """

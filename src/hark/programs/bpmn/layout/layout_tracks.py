@@ -1,4 +1,4 @@
-"""Tracks between two columns: where the vertical pieces of edges run, so that no two run on the same line."""
+"""Choose tracks between two columns for the vertical pieces of edges, so that no two run on the same line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Piece:
 
 
 def set_tracks(pieces: list[Piece]) -> int:
-    """Give each piece a track. Pieces of one track do not overlap. Returns how many tracks there are.
+    """Give each piece a track. Pieces of one track do not overlap. Return the number of tracks.
 
     A piece that starts at the height where another one ends stands left of it: else both would run on the same line.
     """

@@ -8,45 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from hark.programs.expressions import tree
 from hark.programs.expressions.budget import Budget, OverBudget
 from hark.programs.expressions.error import ExpressionError
 from hark.programs.expressions.feel import numbers, temporal_arithmetic
 from hark.programs.expressions.feel.functions import FEEL_FUNCTIONS
 from hark.programs.expressions.feel.temporal import from_local_nanos, property_of
-from hark.programs.expressions.feel.values import (
-    TEMPORAL,
-    FeelRange,
-    as_json_value,
-    compare,
-    equal,
-    feel_kind,
-    within,
-)
+from hark.programs.expressions.feel.values import TEMPORAL, FeelRange, as_json_value, compare, equal, feel_kind, within
 from hark.programs.expressions.json_values import WrongValue
-from hark.programs.expressions.tree import (
-    Arithmetic,
-    Attribute,
-    Between,
-    Comparison,
-    Conditional,
-    Constant,
-    ContextOf,
-    Filter,
-    FunctionCall,
-    IsIn,
-    Iteration,
-    ListOf,
-    Logical,
-    Negative,
-    Node,
-    RangeOf,
-    UnaryTest,
-    Variable,
-)
+from hark.programs.expressions.tree import Node
 
 
 class FeelEvaluation:
-    """One evaluation of one compiled text: its variables, and what is left of its budget."""
+    """An evaluation of one compiled text: its variables, and what is left of its budget."""
 
     __slots__ = ("_now", "_scopes", "_text", "_variables", "budget")
 
@@ -75,17 +49,17 @@ class FeelEvaluation:
         except (OverBudget, WrongValue) as problem:
             raise ExpressionError(str(problem), self._text, node.at) from None
 
-    def _constant(self, node: Constant) -> Any:
+    def _constant(self, node: tree.Constant) -> Any:
         return node.value
 
-    def _variable(self, node: Variable) -> Any:
+    def _variable(self, node: tree.Variable) -> Any:
         name = node.name
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
         return self._variables.get(name)
 
-    def _attribute(self, node: Attribute) -> Any:
+    def _attribute(self, node: tree.Attribute) -> Any:
         return self._property(self.value(node.of), node.name)
 
     def _property(self, of: Any, name: str) -> Any:
@@ -102,14 +76,14 @@ class FeelEvaluation:
             }.get(name)  # fmt: skip
         return None
 
-    def _negative(self, node: Negative) -> Any:
+    def _negative(self, node: tree.Negative) -> Any:
         value = self.value(node.of)
         return numbers.negative(value) if numbers.is_number(value) else temporal_arithmetic.negative(value)
 
-    def _arithmetic(self, node: Arithmetic) -> Any:
-        """The left side is walked in a loop: `a + b + c + …` may be long, and each level would need a frame."""
+    def _arithmetic(self, node: tree.Arithmetic) -> Any:
+        """Calculate. The left side is walked in a loop: `a + b + c + …` may be long, and levels would need frames."""
         waiting = [node]
-        while isinstance(first := waiting[-1].left, Arithmetic):
+        while isinstance(first := waiting[-1].left, tree.Arithmetic):
             self.budget.spend()
             waiting.append(first)
         result = self.value(first)
@@ -127,7 +101,7 @@ class FeelEvaluation:
             return temporal_arithmetic.combine(operator, left, right)
         return None
 
-    def _comparison(self, node: Comparison) -> bool | None:
+    def _comparison(self, node: tree.Comparison) -> bool | None:
         return self._compare(node.operator, self.value(node.left), self.value(node.right))
 
     def _compare(self, operator: str, left: Any, right: Any) -> bool | None:
@@ -138,8 +112,8 @@ class FeelEvaluation:
             return None if same is None else not same
         return compare(operator, left, right, self.budget)
 
-    def _logical(self, node: Logical) -> bool | None:
-        """`and` and `or` of three values; what is neither true nor false counts as null."""
+    def _logical(self, node: tree.Logical) -> bool | None:
+        """Combine with `and` or `or` of three values; what is neither true nor false counts as null."""
         decisive: bool = node.operator == "or"
         unknown = False
         for operand in node.operands:
@@ -149,22 +123,22 @@ class FeelEvaluation:
             unknown = unknown or not isinstance(value, bool)
         return None if unknown else not decisive
 
-    def _conditional(self, node: Conditional) -> Any:
+    def _conditional(self, node: tree.Conditional) -> Any:
         return self.value(node.then if self.value(node.test) is True else node.otherwise)
 
-    def _between(self, node: Between) -> bool | None:
+    def _between(self, node: tree.Between) -> bool | None:
         limits = FeelRange(self.value(node.low), self.value(node.high), True, True)
         if limits.low is None or limits.high is None:
             return None
         return within(self.value(node.of), limits, self.budget)
 
-    def _is_in(self, node: IsIn) -> bool | None:
+    def _is_in(self, node: tree.IsIn) -> bool | None:
         value = self.value(node.of)
         results = [self._meets(value, test) for test in node.tests]
         return True if True in results else None if None in results else False
 
     def _meets(self, value: Any, test: Node) -> bool | None:
-        if isinstance(test, UnaryTest):
+        if isinstance(test, tree.UnaryTest):
             return self._compare(test.operator, value, self.value(test.limit))
         wanted = self.value(test)
         if isinstance(wanted, FeelRange) and not isinstance(value, FeelRange):
@@ -182,7 +156,7 @@ class FeelEvaluation:
             return any(self._is_item(value, inner) for inner in item if isinstance(inner, FeelRange))
         return equal(value, item, self.budget)
 
-    def _test(self, node: UnaryTest) -> FeelRange | None:
+    def _test(self, node: tree.UnaryTest) -> FeelRange | None:
         limit = self.value(node.limit)
         match node.operator:
             case "<" | "<=":
@@ -191,16 +165,16 @@ class FeelEvaluation:
                 return FeelRange(limit, None, node.operator == ">=", False)
         return None
 
-    def _range(self, node: RangeOf) -> FeelRange | None:
+    def _range(self, node: tree.RangeOf) -> FeelRange | None:
         low, high = self.value(node.low), self.value(node.high)
         if low is None or high is None or feel_kind(low) != feel_kind(high):
             return None
         return FeelRange(low, high, node.low_included, node.high_included)
 
-    def _list(self, node: ListOf) -> list[Any]:
+    def _list(self, node: tree.ListOf) -> list[Any]:
         return [self.value(item) for item in node.items]
 
-    def _context(self, node: ContextOf) -> dict[str, Any]:
+    def _context(self, node: tree.ContextOf) -> dict[str, Any]:
         entries: dict[str, Any] = {}
         self._scopes.append(entries)
         try:
@@ -210,7 +184,7 @@ class FeelEvaluation:
             self._scopes.pop()
         return entries
 
-    def _call(self, node: FunctionCall) -> Any:
+    def _call(self, node: tree.FunctionCall) -> Any:
         if node.function in ("now", "today") and not node.arguments:
             return self._time(node.function)
         return FEEL_FUNCTIONS[node.function](self.budget, [self.value(argument) for argument in node.arguments])
@@ -221,12 +195,12 @@ class FeelEvaluation:
         at = from_local_nanos(self._now * 1000, 0)
         return at if at is None or function == "now" else at.date
 
-    def _filter(self, node: Filter) -> Any:
+    def _filter(self, node: tree.Filter) -> Any:
         of = self.value(node.of)
         if of is None:
             return None
         items: Any = of if isinstance(of, list | tuple) else [of]
-        if isinstance(node.condition, Constant | Negative):
+        if isinstance(node.condition, tree.Constant | tree.Negative):
             number = self.value(node.condition)
             return _item(items, number) if numbers.is_number(number) else list(items) if number is True else []
         found = []
@@ -253,7 +227,7 @@ class FeelEvaluation:
                 scopes.pop()
             scopes.pop()
 
-    def _iteration(self, node: Iteration) -> Any:
+    def _iteration(self, node: tree.Iteration) -> Any:
         names: dict[str, Any] = {}
         self._scopes.append(names)
         results: list[Any] = []
@@ -277,7 +251,7 @@ class FeelEvaluation:
             return results
         return None if unknown else node.kind == "every"
 
-    def _combinations(self, node: Iteration, names: dict[str, Any], depth: int) -> Iterator[bool]:
+    def _combinations(self, node: tree.Iteration, names: dict[str, Any], depth: int) -> Iterator[bool]:
         """Set the names to each combination of items in turn. A source that has no items yields False."""
         if depth == len(node.over):
             yield True
@@ -312,28 +286,28 @@ def _item(items: Any, number: Any) -> Any:
 
 
 def _is_read(node: Node) -> bool:
-    """Whether the value is one of the variables, or a part of one: it is JSON already."""
-    while isinstance(node, Attribute):
+    """Return True if the value is one of the variables, or a part of one: it is JSON already."""
+    while isinstance(node, tree.Attribute):
         node = node.of
-    return isinstance(node, Variable)
+    return isinstance(node, tree.Variable)
 
 
 _EVALUATE: Final[dict[type[Node], Callable[[FeelEvaluation, Any], Any]]] = {
-    Constant: FeelEvaluation._constant,
-    Variable: FeelEvaluation._variable,
-    Attribute: FeelEvaluation._attribute,
-    Negative: FeelEvaluation._negative,
-    Arithmetic: FeelEvaluation._arithmetic,
-    Comparison: FeelEvaluation._comparison,
-    Logical: FeelEvaluation._logical,
-    Conditional: FeelEvaluation._conditional,
-    Between: FeelEvaluation._between,
-    IsIn: FeelEvaluation._is_in,
-    UnaryTest: FeelEvaluation._test,
-    RangeOf: FeelEvaluation._range,
-    ListOf: FeelEvaluation._list,
-    ContextOf: FeelEvaluation._context,
-    FunctionCall: FeelEvaluation._call,
-    Filter: FeelEvaluation._filter,
-    Iteration: FeelEvaluation._iteration,
+    tree.Constant: FeelEvaluation._constant,
+    tree.Variable: FeelEvaluation._variable,
+    tree.Attribute: FeelEvaluation._attribute,
+    tree.Negative: FeelEvaluation._negative,
+    tree.Arithmetic: FeelEvaluation._arithmetic,
+    tree.Comparison: FeelEvaluation._comparison,
+    tree.Logical: FeelEvaluation._logical,
+    tree.Conditional: FeelEvaluation._conditional,
+    tree.Between: FeelEvaluation._between,
+    tree.IsIn: FeelEvaluation._is_in,
+    tree.UnaryTest: FeelEvaluation._test,
+    tree.RangeOf: FeelEvaluation._range,
+    tree.ListOf: FeelEvaluation._list,
+    tree.ContextOf: FeelEvaluation._context,
+    tree.FunctionCall: FeelEvaluation._call,
+    tree.Filter: FeelEvaluation._filter,
+    tree.Iteration: FeelEvaluation._iteration,
 }

@@ -1,4 +1,4 @@
-"""FEEL_FUNCTIONS: all functions of FEEL that there are here, by their names."""
+"""FEEL_FUNCTIONS: all functions of FEEL that Hark has, by their names."""
 
 from __future__ import annotations
 

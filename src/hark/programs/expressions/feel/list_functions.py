@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from hark.programs.expressions.budget import Budget
 from hark.programs.expressions.feel import temporal_arithmetic
 from hark.programs.expressions.feel.numbers import CONTEXT, Number, calculate, exact, is_number, whole
-from hark.programs.expressions.feel.registry import ANY, feel_function
+from hark.programs.expressions.feel.registry import ANY, feel_function, plain_function
 from hark.programs.expressions.feel.temporal import DaysDuration, MonthsDuration
 from hark.programs.expressions.feel.values import compare, equal, feel_kind
 
-
-@feel_function("count", "list")
-def _count(budget: Budget, items: list[Any]) -> int:
-    return len(items)
+plain_function("count", len, "list")
+plain_function("is empty", lambda items: not items, "list")
+plain_function("get value", lambda context, key: context.get(key), "context", "text")
 
 
 @feel_function("list contains", "list", ANY)
@@ -30,7 +30,7 @@ def _several(budget: Budget, values: tuple[Any, ...]) -> list[Any]:
     return items
 
 
-def _extreme(budget: Budget, values: tuple[Any, ...], operator: str) -> Any:
+def _extreme(operator: str, budget: Budget, *values: Any) -> Any:
     best = None
     for item in _several(budget, values):
         if best is None:
@@ -44,14 +44,8 @@ def _extreme(budget: Budget, values: tuple[Any, ...], operator: str) -> Any:
     return best
 
 
-@feel_function("min", ANY, repeated=True)
-def _min(budget: Budget, *values: Any) -> Any:
-    return _extreme(budget, values, "<")
-
-
-@feel_function("max", ANY, repeated=True)
-def _max(budget: Budget, *values: Any) -> Any:
-    return _extreme(budget, values, ">")
+feel_function("min", ANY, repeated=True)(partial(_extreme, "<"))
+feel_function("max", ANY, repeated=True)(partial(_extreme, ">"))
 
 
 def _total(budget: Budget, values: tuple[Any, ...]) -> tuple[Any, int]:
@@ -170,17 +164,13 @@ def _index_of(budget: Budget, items: list[Any], item: Any) -> list[int]:
     return [number for number, one in enumerate(items, 1) if equal(one, item, budget)]
 
 
+@feel_function("distinct values", "list")
 def _distinct(budget: Budget, items: list[Any]) -> list[Any]:
     kept: list[Any] = []
     for item in items:
         if not any(equal(item, other, budget) for other in kept):
             kept.append(item)
     return kept
-
-
-@feel_function("distinct values", "list")
-def _distinct_values(budget: Budget, items: list[Any]) -> list[Any]:
-    return _distinct(budget, items)
 
 
 @feel_function("union", "list", repeated=True)
@@ -204,11 +194,6 @@ def _flatten(budget: Budget, items: list[Any]) -> list[Any]:
     return flat
 
 
-@feel_function("is empty", "list")
-def _is_empty(budget: Budget, items: list[Any]) -> bool:
-    return not items
-
-
 def _booleans(budget: Budget, values: tuple[Any, ...]) -> list[Any] | None:
     items = _several(budget, values)
     return items if all(item is None or isinstance(item, bool) for item in items) else None
@@ -227,11 +212,6 @@ def _any(budget: Budget, *values: Any) -> bool | None:
 
 
 # -- contexts -------------------------------------------------------------------------------------
-
-
-@feel_function("get value", "context", "text")
-def _get_value(budget: Budget, context: Mapping[str, Any], key: str) -> Any:
-    return context.get(key)
 
 
 @feel_function("get entries", "context")
@@ -273,7 +253,6 @@ def _context(budget: Budget, entries: list[Any]) -> dict[str, Any] | None:
 
 @feel_function("stddev", ANY, repeated=True)
 def _stddev(budget: Budget, *values: Any) -> Any:
-    """The standard deviation of a sample."""
     items = _several(budget, values)
     mean = _mean(budget, items)
     if len(items) < 2 or not is_number(mean):

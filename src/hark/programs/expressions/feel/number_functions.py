@@ -4,16 +4,37 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, ROUND_UP, Decimal, DecimalException
+from functools import partial
 from typing import Any
 
 from hark.programs.expressions.budget import Budget
 from hark.programs.expressions.feel import numbers
 from hark.programs.expressions.feel.numbers import CONTEXT, Exact, Number, exact
-from hark.programs.expressions.feel.registry import ANY, feel_function
+from hark.programs.expressions.feel.registry import ANY, feel_function, plain_function
 from hark.programs.expressions.feel.temporal import DaysDuration, MonthsDuration
 
 _NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _MAX_NUMBER = 60  # characters
+_ROUNDINGS = {
+    "decimal": ROUND_HALF_EVEN,
+    "round up": ROUND_UP,
+    "round down": ROUND_DOWN,
+    "round half up": ROUND_HALF_UP,
+    "round half down": ROUND_HALF_DOWN,
+}
+
+plain_function("floor", numbers.floor, "number", "number", optional=1)
+plain_function("ceiling", numbers.ceiling, "number", "number", optional=1)
+for name, rounding in _ROUNDINGS.items():
+    plain_function(name, partial(numbers.rounded, rounding=rounding), "number", "number")
+plain_function("modulo", numbers.modulo, "number", "number")
+plain_function("even", lambda number: numbers.modulo(number, 2) == 0, "number")
+plain_function("odd", lambda number: numbers.modulo(number, 2) == 1, "number")
+plain_function("sqrt", lambda number: CONTEXT.sqrt(Decimal(exact(number))) if number >= 0 else None, "number")
+plain_function("log", lambda number: CONTEXT.ln(Decimal(exact(number))) if number > 0 else None, "number")
+plain_function("not", lambda value: not value if isinstance(value, bool) else None, ANY)
+plain_function("is defined", lambda value: value is not None, ANY)
+plain_function("get or else", lambda value, other: other if value is None else value, ANY, ANY)
 
 
 @feel_function("abs", ANY)
@@ -28,72 +49,12 @@ def _abs(budget: Budget, value: Any) -> Any:
     return None
 
 
-@feel_function("floor", "number", "number", optional=1)
-def _floor(budget: Budget, number: Number, scale: Number = 0) -> Exact | None:
-    return numbers.floor(number, scale)
-
-
-@feel_function("ceiling", "number", "number", optional=1)
-def _ceiling(budget: Budget, number: Number, scale: Number = 0) -> Exact | None:
-    return numbers.ceiling(number, scale)
-
-
-@feel_function("decimal", "number", "number")
-def _decimal(budget: Budget, number: Number, scale: Number) -> Exact | None:
-    return numbers.rounded(number, scale, ROUND_HALF_EVEN)
-
-
-@feel_function("round up", "number", "number")
-def _round_up(budget: Budget, number: Number, scale: Number) -> Exact | None:
-    return numbers.rounded(number, scale, ROUND_UP)
-
-
-@feel_function("round down", "number", "number")
-def _round_down(budget: Budget, number: Number, scale: Number) -> Exact | None:
-    return numbers.rounded(number, scale, ROUND_DOWN)
-
-
-@feel_function("round half up", "number", "number")
-def _round_half_up(budget: Budget, number: Number, scale: Number) -> Exact | None:
-    return numbers.rounded(number, scale, ROUND_HALF_UP)
-
-
-@feel_function("round half down", "number", "number")
-def _round_half_down(budget: Budget, number: Number, scale: Number) -> Exact | None:
-    return numbers.rounded(number, scale, ROUND_HALF_DOWN)
-
-
-@feel_function("modulo", "number", "number")
-def _modulo(budget: Budget, dividend: Number, divisor: Number) -> Exact | None:
-    return numbers.modulo(dividend, divisor)
-
-
-@feel_function("even", "number")
-def _even(budget: Budget, number: Number) -> bool:
-    return numbers.modulo(number, 2) == 0
-
-
-@feel_function("odd", "number")
-def _odd(budget: Budget, number: Number) -> bool:
-    return numbers.modulo(number, 2) == 1
-
-
-@feel_function("sqrt", "number")
-def _sqrt(budget: Budget, number: Number) -> Exact | None:
-    return CONTEXT.sqrt(Decimal(exact(number))) if number >= 0 else None
-
-
 @feel_function("exp", "number")
 def _exp(budget: Budget, number: Number) -> Exact | None:
     try:
         return CONTEXT.exp(Decimal(exact(number)))
     except DecimalException:
         return None
-
-
-@feel_function("log", "number")
-def _log(budget: Budget, number: Number) -> Exact | None:
-    return CONTEXT.ln(Decimal(exact(number))) if number > 0 else None
 
 
 @feel_function("number", "text", ANY, ANY, optional=2)
@@ -105,18 +66,3 @@ def _number(budget: Budget, text: str, grouping: Any = None, point: Any = None) 
         text = text.replace(grouping, "")
     text = text.replace(point, ".") if point else text
     return Decimal(text) if len(text) <= _MAX_NUMBER and _NUMBER.fullmatch(text) else None
-
-
-@feel_function("not", ANY)
-def _not(budget: Budget, value: Any) -> bool | None:
-    return not value if isinstance(value, bool) else None
-
-
-@feel_function("is defined", ANY)
-def _is_defined(budget: Budget, value: Any) -> bool:
-    return value is not None
-
-
-@feel_function("get or else", ANY, ANY)
-def _get_or_else(budget: Budget, value: Any, other: Any) -> Any:
-    return other if value is None else value

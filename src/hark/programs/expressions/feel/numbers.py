@@ -28,11 +28,7 @@ _LARGEST_INT = 10**_DIGITS
 _MAX_JSON_INT = 1 << 63
 _SCALES = range(-6111, 6177)
 CONTEXT = Context(
-    prec=_DIGITS,
-    rounding=ROUND_HALF_EVEN,
-    Emin=-6143,
-    Emax=6144,
-    traps=[InvalidOperation, DivisionByZero, Overflow],
+    prec=_DIGITS, rounding=ROUND_HALF_EVEN, Emin=-6143, Emax=6144, traps=[InvalidOperation, DivisionByZero, Overflow]
 )
 _WIDE = Context(prec=6200, Emin=-9999, Emax=9999, traps=[InvalidOperation, Overflow])
 

@@ -8,42 +8,22 @@ from __future__ import annotations
 
 from typing import Final, cast
 
+from hark.programs.expressions import tree
 from hark.programs.expressions.error import ExpressionError, suggestion
 from hark.programs.expressions.feel.functions import FEEL_FUNCTIONS
 from hark.programs.expressions.feel.lexer import read_feel_tokens
 from hark.programs.expressions.feel.temporal import read_temporal
-from hark.programs.expressions.grammar import TokenReader, check_depth, read_simple_operand
+from hark.programs.expressions.grammar import LOOSEST, Parser
 from hark.programs.expressions.tokens import Lexeme
-from hark.programs.expressions.tree import (
-    Arithmetic,
-    ArithmeticOperator,
-    Attribute,
-    Between,
-    Comparison,
-    ComparisonOperator,
-    Conditional,
-    Constant,
-    ContextOf,
-    Filter,
-    FunctionCall,
-    IsIn,
-    Iteration,
-    ListOf,
-    Logical,
-    Negative,
-    Node,
-    RangeOf,
-    UnaryTest,
-    Variable,
-)
+from hark.programs.expressions.tree import Node
 
 _KEYWORDS = frozenset({
     "true", "false", "null", "and", "or", "if", "then", "else", "for", "return", "in", "some", "every", "satisfies",
     "between", "instance", "function",
 })  # fmt: skip
-_LOOSEST, _OR, _AND, _COMPARISON, _SUM, _PRODUCT, _POWER, _UNARY = range(1, 9)
+_OR, _AND, _COMPARISON, _SUM, _PRODUCT, _POWER, _UNARY = range(LOOSEST + 1, 9)
 _ARITHMETIC: Final[dict[str, int]] = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "**": _POWER}
-_COMPARISONS: Final[dict[str, ComparisonOperator]] = {
+_COMPARISONS: Final[dict[str, tree.ComparisonOperator]] = {
     "=": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
 }  # fmt: skip
 _NOT_HERE: Final = {
@@ -54,251 +34,213 @@ _NOT_HERE: Final = {
 
 def parse(text: str, start: int = 0) -> Node:
     """The tree of the expression from this index to the end of the text. Raises ExpressionError."""
-    reader = TokenReader(text, read_feel_tokens(text, start))
-    tree = _expression(reader, _LOOSEST)
-    if reader.peek().kind != "end":
-        raise _leftover(reader)
-    return check_depth(reader, tree)
+    return _FeelParser(text, read_feel_tokens(text, start)).parse()
 
 
-def _leftover(reader: TokenReader) -> ExpressionError:
-    token = reader.peek()
-    if token.kind == "name" and token.value in _NOT_HERE:
-        return reader.error(_NOT_HERE[token.value], token.at)
-    if token.kind == "name" and reader.peek(1)[:2] == ("sign", "("):
-        return _unknown_function(reader, f"{reader.peek(-1).value} {token.value}", token.at)
-    if token.kind == "name" and token.value not in _KEYWORDS:
-        return reader.error(f"An operator is expected before {token.value!r}; a name with spaces needs `…`", token.at)
-    return reader.unexpected("An operator or the end")
+class _FeelParser(Parser):
+    reserved = _KEYWORDS
 
+    def __init__(self, text: str, tokens: list[Lexeme]) -> None:
+        super().__init__(text, tokens)
+        self._range_ends = 0  # how many ranges are open whose end is being read
 
-def _expression(reader: TokenReader, least: int) -> Node:
-    """An expression whose operators bind at least this tightly."""
-    reader.descend(reader.peek().at)
-    left = _operand(reader)
-    while (combined := _combine(reader, left, least)) is not None:
-        left = combined
-    reader.ascend()
-    return left
+    def leftover(self) -> ExpressionError:
+        token = self.peek()
+        if token.kind == "name" and token.value in _NOT_HERE:
+            return self.error(_NOT_HERE[token.value], token.at)
+        if token.kind == "name" and self.peek(1)[:2] == ("sign", "("):
+            return self._unknown_function(f"{self.peek(-1).value} {token.value}", token.at)
+        if token.kind == "name" and token.value not in _KEYWORDS:
+            return self.error(f"An operator is expected before {token.value!r}; a name with spaces needs `…`", token.at)
+        return super().leftover()
 
+    def combine(self, left: Node, least: int) -> Node | None:
+        token = self.peek()
+        match token.kind, token.value:
+            case ("sign", operator) if operator in _ARITHMETIC and least <= _ARITHMETIC[operator]:
+                self.take()
+                right = self.expression(_ARITHMETIC[operator] + 1)
+                return tree.Arithmetic(cast(tree.ArithmeticOperator, operator), left, right, token.at)
+            case ("sign", operator) if operator in _COMPARISONS and least <= _COMPARISON:
+                self.take()
+                return tree.Comparison(_COMPARISONS[operator], left, self.expression(_COMPARISON + 1), token.at)
+            case ("name", "between") if least <= _COMPARISON:
+                self.take()
+                low = self.expression(_COMPARISON + 1)
+                self.expect_word("and")
+                return tree.Between(left, low, self.expression(_COMPARISON + 1), token.at)
+            case ("name", "in") if least <= _COMPARISON:
+                self.take()
+                return tree.IsIn(left, self._tests(), token.at)
+            case ("name", "and" | "or" as word) if least <= (binding := _AND if word == "and" else _OR):
+                return self.logical(left, word, binding)
+        return None
 
-def _combine(reader: TokenReader, left: Node, least: int) -> Node | None:
-    """`left` with the operator that follows it and its right side; None if none follows that binds so tightly."""
-    token = reader.peek()
-    match token.kind, token.value:
-        case ("sign", operator) if operator in _ARITHMETIC and least <= _ARITHMETIC[operator]:
-            reader.take()
-            right = _expression(reader, _ARITHMETIC[operator] + 1)
-            return Arithmetic(cast(ArithmeticOperator, operator), left, right, token.at)
-        case ("sign", operator) if operator in _COMPARISONS and least <= _COMPARISON:
-            reader.take()
-            return Comparison(_COMPARISONS[operator], left, _expression(reader, _COMPARISON + 1), token.at)
-        case ("name", "between") if least <= _COMPARISON:
-            reader.take()
-            low = _expression(reader, _COMPARISON + 1)
-            _expect_word(reader, "and")
-            return Between(left, low, _expression(reader, _COMPARISON + 1), token.at)
-        case ("name", "in") if least <= _COMPARISON:
-            reader.take()
-            return IsIn(left, _tests(reader), token.at)
-        case ("name", "and" | "or" as operator) if least <= (binding := _AND if operator == "and" else _OR):
-            operands = [left]
-            while reader.take_if("name", operator):
-                operands.append(_expression(reader, binding + 1))
-            return Logical(operator, tuple(operands), token.at)
-    return None
+    def _tests(self) -> tuple[Node, ...]:
+        """The right side of `in`: a test, or several in parentheses."""
+        token = self.peek()
+        if not self.take_if("sign", "("):
+            return (self._test(_COMPARISON + 1),)
+        first = self._test(LOOSEST)
+        if self.take_if("sign", ".."):
+            return (self._postfix(self._range(first, token)),)
+        tests = [first]
+        while self.take_if("sign", ","):
+            tests.append(self._test(LOOSEST))
+        self.expect_sign(")")
+        if len(tests) > 1 or isinstance(first, tree.UnaryTest):
+            return tuple(tests)
+        # They were the parentheses of a value, which may go on: `x in (a)[1]`, `x in (1 + 2) * 3`.
+        return (self.continued(self._postfix(first), _COMPARISON + 1),)
 
+    def _test(self, least: int) -> Node:
+        token = self.peek()
+        if token.kind == "sign" and token.value in _COMPARISONS:
+            self.take()
+            return tree.UnaryTest(_COMPARISONS[token.value], self.expression(_COMPARISON + 1), token.at)
+        return self.expression(least)
 
-def _tests(reader: TokenReader) -> tuple[Node, ...]:
-    """The right side of `in`: a test, or several in parentheses."""
-    token = reader.peek()
-    if not reader.take_if("sign", "("):
-        return (_test(reader, _COMPARISON + 1),)
-    first = _test(reader, _LOOSEST)
-    if reader.take_if("sign", ".."):
-        return (_postfix(reader, _range(reader, first, token)),)
-    tests = [first]
-    while reader.take_if("sign", ","):
-        tests.append(_test(reader, _LOOSEST))
-    reader.expect_sign(")")
-    if len(tests) > 1 or isinstance(first, UnaryTest):
-        return tuple(tests)
-    # They were the parentheses of a value, which may go on: `x in (a)[1]`, `x in (1 + 2) * 3`.
-    value = _postfix(reader, first)
-    while (combined := _combine(reader, value, _COMPARISON + 1)) is not None:
-        value = combined
-    return (value,)
+    def operand(self, least: int) -> Node:
+        token = self.take()
+        match token.kind, token.value:
+            case ("sign", "-"):
+                return tree.Negative(self.expression(_UNARY), token.at)
+            case ("name", "if"):
+                test = self.expression()
+                self.expect_word("then")
+                then = self.expression()
+                self.expect_word("else")
+                return tree.Conditional(test, then, self.expression(), token.at)
+            case ("name", "some" | "every" | "for" as kind):
+                return self._iteration(token, kind)
+        return self._postfix(self._primary(token))
 
+    def _iteration(self, token: Lexeme, kind: str) -> Node:
+        over: list[tuple[str, Node]] = []
+        while not over or self.take_if("sign", ","):
+            name = self.take()
+            if name.kind not in ("name", "attribute") or (name.kind == "name" and name.value in _KEYWORDS):
+                raise self.error(f"A name is expected after {kind!r}", name.at)
+            self.expect_word("in")
+            source = self.expression(_COMPARISON + 1)
+            if self.take_if("sign", ".."):
+                source = tree.RangeOf(source, self.expression(_COMPARISON + 1), True, True, source.at)
+            over.append((name.value, source))
+        self.expect_word("return" if kind == "for" else "satisfies")
+        body = self.expression()
+        match kind:
+            case "some" | "every" | "for":
+                return tree.Iteration(kind, tuple(over), body, token.at)
+        raise AssertionError(kind)
 
-def _test(reader: TokenReader, least: int) -> Node:
-    token = reader.peek()
-    if token.kind == "sign" and token.value in _COMPARISONS:
-        reader.take()
-        return UnaryTest(_COMPARISONS[token.value], _expression(reader, _COMPARISON + 1), token.at)
-    return _expression(reader, least)
+    def _primary(self, token: Lexeme) -> Node:
+        match token.kind, token.value:
+            case ("attribute", name):
+                return tree.Variable(name, token.at)
+            case ("sign", "("):
+                inner = self.expression()
+                if self.take_if("sign", ".."):
+                    return self._range(inner, token)
+                self.expect_sign(")")
+                return inner
+            case ("sign", "["):
+                return self._list_or_range(token)
+            case ("sign", "]"):
+                low = self.expression()
+                self.expect_sign("..")
+                return self._range(low, token)
+            case ("sign", "{"):
+                return self._context(token)
+            case ("sign", "@") if self.peek().kind == "text":
+                written = self.take()
+                if (value := read_temporal(written.value)) is None:
+                    raise self.error(f"{written.value!r} is not a date, a time or a duration", written.at)
+                return tree.Constant(value, token.at)
+            case ("name", name) if name in _NOT_HERE:
+                raise self.error(_NOT_HERE[name], token.at)
+        return self.simple_operand(token)
 
+    def call(self, token: Lexeme) -> Node:
+        """The call of a function. One with a wrong number of arguments gives null, as FEEL says: it is not refused."""
+        arguments = self.items(")", self._item)
+        if token.value not in FEEL_FUNCTIONS:
+            raise self._unknown_function(token.value, token.at)
+        return tree.FunctionCall(token.value, tuple(arguments), token.at)
 
-def _operand(reader: TokenReader) -> Node:
-    token = reader.take()
-    match token.kind, token.value:
-        case ("sign", "-"):
-            return Negative(_expression(reader, _UNARY), token.at)
-        case ("name", "if"):
-            test = _expression(reader, _LOOSEST)
-            _expect_word(reader, "then")
-            then = _expression(reader, _LOOSEST)
-            _expect_word(reader, "else")
-            return Conditional(test, then, _expression(reader, _LOOSEST), token.at)
-        case ("name", "some" | "every" | "for" as kind):
-            return _iteration(reader, token, kind)
-    return _postfix(reader, _primary(reader, token))
+    def _unknown_function(self, name: str, at: int) -> ExpressionError:
+        return self.error(f"There is no function {name!r} in FEEL; {suggestion(name, FEEL_FUNCTIONS)}", at)
 
+    def _item(self) -> Node:
+        item = self.expression()
+        if self.is_next("sign", ":"):
+            raise self.error("Arguments are given by position, not by name", self.peek().at)
+        return item
 
-def _iteration(reader: TokenReader, token: Lexeme, kind: str) -> Node:
-    over: list[tuple[str, Node]] = []
-    while not over or reader.take_if("sign", ","):
-        name = reader.take()
-        if name.kind not in ("name", "attribute") or (name.kind == "name" and name.value in _KEYWORDS):
-            raise reader.error(f"A name is expected after {kind!r}", name.at)
-        _expect_word(reader, "in")
-        source = _expression(reader, _COMPARISON + 1)
-        if reader.take_if("sign", ".."):
-            source = RangeOf(source, _expression(reader, _COMPARISON + 1), True, True, source.at)
-        over.append((name.value, source))
-    _expect_word(reader, "return" if kind == "for" else "satisfies")
-    body = _expression(reader, _LOOSEST)
-    match kind:
-        case "some" | "every" | "for":
-            return Iteration(kind, tuple(over), body, token.at)
-    raise AssertionError(kind)
+    def _list_or_range(self, token: Lexeme) -> Node:
+        if self.take_if("sign", "]"):
+            return tree.ListOf((), token.at)
+        items = [self.expression()]
+        if self.take_if("sign", ".."):
+            return self._range(items[0], token)
+        while not self.take_if("sign", "]"):
+            self.expect_sign(",")
+            items.append(self._item())
+        return tree.ListOf(tuple(items), token.at)
 
+    def _range(self, low: Node, opened: Lexeme) -> Node:
+        """A range, read after its `..`. `]` before it and `[` behind it exclude the ends, as `(` and `)` do."""
+        self._range_ends += 1
+        high = self.expression()
+        self._range_ends -= 1
+        if not self.is_next("sign", ")", "]", "["):
+            raise self.unexpected("')' or ']' at the end of the range")
+        return tree.RangeOf(low, high, opened.value == "[", self.take().value == "]", opened.at)
 
-def _primary(reader: TokenReader, token: Lexeme) -> Node:
-    match token.kind, token.value:
-        case ("attribute", name):
-            return Variable(name, token.at)
-        case ("sign", "("):
-            inner = _expression(reader, _LOOSEST)
-            if reader.take_if("sign", ".."):
-                return _range(reader, inner, token)
-            reader.expect_sign(")")
-            return inner
-        case ("sign", "["):
-            return _list_or_range(reader, token)
-        case ("sign", "]"):
-            low = _expression(reader, _LOOSEST)
-            reader.expect_sign("..")
-            return _range(reader, low, token)
-        case ("sign", "{"):
-            return _context(reader, token)
-        case ("sign", "@") if reader.peek().kind == "text":
-            written = reader.take()
-            if (value := read_temporal(written.value)) is None:
-                raise reader.error(f"{written.value!r} is not a date, a time or a duration", written.at)
-            return Constant(value, token.at)
-        case ("name", name) if name in _NOT_HERE:
-            raise reader.error(_NOT_HERE[name], token.at)
-    return read_simple_operand(reader, token, _KEYWORDS, _call)
+    def _context(self, opened: Lexeme) -> Node:
+        """A context. One in which a name occurs twice is null, as FEEL says."""
+        entries = self.items("}", self._entry)
+        if len({name for name, _ in entries}) < len(entries):
+            return tree.Constant(None, opened.at)
+        return tree.ContextOf(tuple(entries), opened.at)
 
+    def _entry(self) -> tuple[str, Node]:
+        name = self._entry_name()
+        self.expect_sign(":")
+        return name, self.expression()
 
-def _call(reader: TokenReader, token: Lexeme) -> Node:
-    """The call of a function. One with a wrong number of arguments gives null, as FEEL says: it is not refused."""
-    arguments = _items(reader, ")")
-    if token.value not in FEEL_FUNCTIONS:
-        raise _unknown_function(reader, token.value, token.at)
-    return FunctionCall(token.value, tuple(arguments), token.at)
+    def _entry_name(self) -> str:
+        """The name of an entry: a text, or all that is written before the colon: `first name`, `a+b`."""
+        key = self.take()
+        if key.kind in ("text", "attribute"):
+            return str(key.value)
+        if key.kind != "name":
+            raise self.error("The name of an entry is expected", key.at)
+        while self.peek().kind in ("name", "number") or self.is_next("sign", "+", "-", "*", "/", "."):
+            self.take()
+        return " ".join(self.text[key.at : self.peek().at].split())
 
+    def _postfix(self, node: Node) -> Node:
+        while True:
+            at = self.peek().at
+            if self.take_if("sign", "."):
+                node = tree.Attribute(node, self.attribute_name(), at)
+            elif self.is_next("sign", "[") and not self._closes_range():
+                self.take()
+                ends, self._range_ends = self._range_ends, 0
+                node = tree.Filter(node, self.expression(), at)
+                self._range_ends = ends
+                self.expect_sign("]")
+            else:
+                return node
 
-def _unknown_function(reader: TokenReader, name: str, at: int) -> ExpressionError:
-    return reader.error(f"There is no function {name!r} in FEEL; {suggestion(name, FEEL_FUNCTIONS)}", at)
-
-
-def _items(reader: TokenReader, close: str, first: tuple[Node, ...] = ()) -> list[Node]:
-    items = list(first)
-    while not reader.take_if("sign", close):
-        if items:
-            reader.expect_sign(",")
-        items.append(_expression(reader, _LOOSEST))
-        if reader.is_next("sign", ":"):
-            raise reader.error("Arguments are given by position, not by name", reader.peek().at)
-    return items
-
-
-def _list_or_range(reader: TokenReader, token: Lexeme) -> Node:
-    if reader.take_if("sign", "]"):
-        return ListOf((), token.at)
-    first = _expression(reader, _LOOSEST)
-    if reader.take_if("sign", ".."):
-        return _range(reader, first, token)
-    return ListOf(tuple(_items(reader, "]", (first,))), token.at)
-
-
-def _range(reader: TokenReader, low: Node, opened: Lexeme) -> Node:
-    """A range, read after its `..`. `]` before it and `[` behind it exclude the ends, as `(` and `)` do."""
-    reader.range_ends += 1
-    high = _expression(reader, _LOOSEST)
-    reader.range_ends -= 1
-    if not reader.is_next("sign", ")", "]", "["):
-        raise reader.unexpected("')' or ']' at the end of the range")
-    return RangeOf(low, high, opened.value == "[", reader.take().value == "]", opened.at)
-
-
-def _context(reader: TokenReader, opened: Lexeme) -> Node:
-    """A context. One in which a name occurs twice is null, as FEEL says."""
-    entries: list[tuple[str, Node]] = []
-    while not reader.take_if("sign", "}"):
-        if entries:
-            reader.expect_sign(",")
-        name = _entry_name(reader)
-        reader.expect_sign(":")
-        entries.append((name, _expression(reader, _LOOSEST)))
-    if len({name for name, _ in entries}) < len(entries):
-        return Constant(None, opened.at)
-    return ContextOf(tuple(entries), opened.at)
-
-
-def _entry_name(reader: TokenReader) -> str:
-    """The name of an entry: a text, or all that is written before the colon: `first name`, `a+b`."""
-    key = reader.take()
-    if key.kind in ("text", "attribute"):
-        return str(key.value)
-    if key.kind != "name":
-        raise reader.error("The name of an entry is expected", key.at)
-    while reader.peek().kind in ("name", "number") or reader.is_next("sign", "+", "-", "*", "/", "."):
-        reader.take()
-    return " ".join(reader.text[key.at : reader.peek().at].split())
-
-
-def _postfix(reader: TokenReader, node: Node) -> Node:
-    while True:
-        at = reader.peek().at
-        if reader.take_if("sign", "."):
-            if reader.peek().kind != "attribute":
-                raise reader.unexpected("A name after '.'")
-            node = Attribute(node, reader.take().value, at)
-        elif reader.is_next("sign", "[") and not _closes_range(reader):
-            reader.take()
-            ends, reader.range_ends = reader.range_ends, 0
-            node = Filter(node, _expression(reader, _LOOSEST), at)
-            reader.range_ends = ends
-            reader.expect_sign("]")
-        else:
-            return node
-
-
-def _closes_range(reader: TokenReader) -> bool:
-    """Whether this `[` is the end of a range: `]1..3[`. A filter would go on with a value."""
-    if not reader.range_ends:
+    def _closes_range(self) -> bool:
+        """Return True if this `[` is the end of a range: `]1..3[`. A filter would go on with a value."""
+        if not self._range_ends:
+            return False
+        following = self.peek(1)
+        match following.kind, following.value:
+            case ("end", _) | ("sign", ")" | "]" | "}" | "," | "." | "=" | "!=" | "<" | "<=" | ">" | ">="):
+                return True
+            case ("name", word):
+                return word in ("and", "or", "then", "else", "in", "between", "satisfies", "return")
         return False
-    following = reader.peek(1)
-    match following.kind, following.value:
-        case ("end", _) | ("sign", ")" | "]" | "}" | "," | "." | "=" | "!=" | "<" | "<=" | ">" | ">="):
-            return True
-        case ("name", word):
-            return word in ("and", "or", "then", "else", "in", "between", "satisfies", "return")
-    return False
-
-
-def _expect_word(reader: TokenReader, word: str) -> None:
-    if not reader.take_if("name", word):
-        raise reader.unexpected(f"{word!r}")

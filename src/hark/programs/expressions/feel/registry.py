@@ -1,4 +1,4 @@
-"""How FEEL functions are declared: a name, the types of their parameters, and what they do.
+"""Declare FEEL functions: the name of each, the types of its parameters, and the code.
 
 An argument that does not fit its parameter makes the call null, as does a wrong number of arguments. Before that, FEEL
 converts between a value and the list that has only this value.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from hark.programs.expressions.budget import Budget
 from hark.programs.expressions.feel.values import feel_kind
+
+_Run = TypeVar("_Run", bound=Callable[..., Any])
 
 ANY = "any"
 """A parameter that may be everything, null too."""
@@ -52,14 +54,26 @@ FEEL_FUNCTIONS: Final[dict[str, FeelFunction]] = {}
 _MOST_REPEATS = 10_000
 
 
-def feel_function(
-    name: str, *parameters: str, optional: int = 0, repeated: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def feel_function(name: str, *parameters: str, optional: int = 0, repeated: bool = False) -> Callable[[_Run], _Run]:
     """Register a function. The last `optional` parameters may be left out; the last one of all may be `repeated`."""
 
-    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+    def register(run: _Run) -> _Run:
         least = len(parameters) - optional
         FEEL_FUNCTIONS[name] = FeelFunction(parameters, least, _MOST_REPEATS if repeated else 0, run)
         return run
 
     return register
+
+
+def plain_function(name: str, run: Callable[..., Any], *parameters: str, optional: int = 0) -> None:
+    """Register a function whose work is so small that it needs no budget."""
+    feel_function(name, *parameters, optional=optional)(lambda budget, *arguments: run(*arguments))
+
+
+def text_function(name: str, run: Callable[..., Any], *parameters: str) -> None:
+    """Register a function that reads its first argument, a text, once."""
+
+    @feel_function(name, "text", *parameters)
+    def spend_and_run(budget: Budget, text: str, *more: Any) -> Any:
+        budget.spend_text(len(text))
+        return run(text, *more)

@@ -46,7 +46,7 @@ def _operand(node: Node, depth: int) -> Shortcut | None:
 
 
 def _is_small(value: Any) -> bool:
-    """Whether this is null, true, false, a text, or a whole number that JSON has too."""
+    """Return True if this is null, true, false, a text, or a whole number that JSON has too."""
     return value is None or type(value) in (str, bool) or (type(value) is int and -_LARGEST <= value < _LARGEST)
 
 

@@ -1,4 +1,4 @@
-"""The dates, times and durations of FEEL, how they are read and written, and their properties.
+"""Read and write the dates, times and durations of FEEL, and give their properties.
 
 Years may have up to nine digits and be negative, so Python's own types do not do. `zone` is an offset in seconds, the
 IANA name of a time zone, or None for a local time.
@@ -92,7 +92,6 @@ Temporal: TypeAlias = FeelDate | FeelTime | FeelDateTime | DaysDuration | Months
 
 
 def _split(nanos: int) -> tuple[int, int, int, int]:
-    """Hours, minutes, seconds and nanoseconds."""
     seconds, fraction = divmod(nanos, SECOND)
     return seconds // 3600, seconds // 60 % 60, seconds % 60, fraction
 
@@ -117,7 +116,7 @@ def _zone_text(zone: Zone) -> str:
 
 
 def new_date(year: int, month: int, day: int) -> FeelDate | None:
-    """A date, if there is such a day."""
+    """A date, if it exists."""
     if not 1 <= month <= 12 or not 1 <= day <= days_in_month(year, month) or abs(year) > _MAX_YEAR:
         return None
     return FeelDate(year, month, day)
@@ -226,7 +225,7 @@ def read_duration(text: str) -> DaysDuration | MonthsDuration | None:
 
 
 def read_temporal(text: str) -> Temporal | None:
-    """What `@"…"` stands for."""
+    """The value that `@"…"` stands for."""
     return read_date(text) or read_time(text) or read_date_time(text) or read_duration(text)
 
 
@@ -245,7 +244,7 @@ def _found_time(found: re.Match[str]) -> FeelTime | None:
 
 
 def new_time(hour: int, minute: int, nanos: int, zone: Zone) -> FeelTime | None:
-    """A time, if there is such a one. `nanos` are those of the minute."""
+    """A time, if it exists. `nanos` are those of the minute."""
     if not 0 <= hour <= 23 or not 0 <= minute <= 59 or not 0 <= nanos < MINUTE:
         return None
     if isinstance(zone, int) and abs(zone) > _MAX_OFFSET:
@@ -299,30 +298,16 @@ def property_of(value: Temporal, name: str) -> Any:
 
 
 def _date_property(date: FeelDate, name: str) -> int | None:
-    match name:
-        case "year":
-            return date.year
-        case "month":
-            return date.month
-        case "day":
-            return date.day
-        case "weekday":
-            return weekday(date)
-    return None
+    if name == "weekday":
+        return weekday(date)
+    return {"year": date.year, "month": date.month, "day": date.day}.get(name)
 
 
 def _time_property(time: FeelTime, name: str, at: FeelDateTime | None) -> Any:
+    if name == "timezone":
+        return time.zone if isinstance(time.zone, str) else None
+    if name == "time offset":
+        offset = offset_at(FeelDateTime(FeelDate(1970, 1, 1), time) if at is None else at)
+        return None if offset is None else DaysDuration(offset * SECOND)
     hours, minutes, seconds, _ = _split(time.nanos)
-    match name:
-        case "hour":
-            return hours
-        case "minute":
-            return minutes
-        case "second":
-            return seconds
-        case "timezone":
-            return time.zone if isinstance(time.zone, str) else None
-        case "time offset":
-            offset = offset_at(FeelDateTime(FeelDate(1970, 1, 1), time) if at is None else at)
-            return None if offset is None else DaysDuration(offset * SECOND)
-    return None
+    return {"hour": hours, "minute": minutes, "second": seconds}.get(name)

@@ -1,4 +1,4 @@
-"""Arithmetic with dates, times and durations. A pair of values that FEEL does not combine gives null."""
+"""Calculate with dates, times and durations. A pair of values that FEEL does not combine gives null."""
 
 from __future__ import annotations
 

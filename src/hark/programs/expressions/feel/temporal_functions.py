@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hark.programs.expressions.budget import Budget
 from hark.programs.expressions.feel import numbers
 from hark.programs.expressions.feel.numbers import is_number, whole
-from hark.programs.expressions.feel.registry import ANY, feel_function
+from hark.programs.expressions.feel.registry import ANY, feel_function, plain_function
 from hark.programs.expressions.feel.temporal import (
     SECOND,
     DaysDuration,
@@ -132,26 +133,13 @@ def _day(value: Any) -> FeelDate | None:
     return None
 
 
-@feel_function("day of week", ANY)
-def _day_of_week(budget: Budget, value: Any) -> str | None:
-    return None if (date := _day(value)) is None else _DAYS[weekday(date) - 1]
+def _calendar_function(name: str, run: Callable[[FeelDate], Any]) -> None:
+    """Register a function of a date, which gives null for anything else."""
+    plain_function(name, lambda value: None if (date := _day(value)) is None else run(date), ANY)
 
 
-@feel_function("month of year", ANY)
-def _month_of_year(budget: Budget, value: Any) -> str | None:
-    return None if (date := _day(value)) is None else _MONTHS[date.month - 1]
-
-
-@feel_function("day of year", ANY)
-def _day_of_year(budget: Budget, value: Any) -> int | None:
-    return None if (date := _day(value)) is None else day_number(date) - day_number(FeelDate(date.year, 1, 1)) + 1
-
-
-@feel_function("week of year", ANY)
-def _week_of_year(budget: Budget, value: Any) -> int | None:
+def _week_of_year(date: FeelDate) -> int:
     """The week of ISO 8601: that of the Thursday of the same week."""
-    if (date := _day(value)) is None:
-        return None
     thursday = day_number(date) - weekday(date) + 4
     first = day_number(FeelDate(date.year, 1, 1))
     if thursday < first:
@@ -161,13 +149,14 @@ def _week_of_year(budget: Budget, value: Any) -> int | None:
     return (thursday - first) // 7 + 1
 
 
+_calendar_function("day of week", lambda date: _DAYS[weekday(date) - 1])
+_calendar_function("month of year", lambda date: _MONTHS[date.month - 1])
+_calendar_function("day of year", lambda date: day_number(date) - day_number(FeelDate(date.year, 1, 1)) + 1)
+_calendar_function("week of year", _week_of_year)
+
+
 @feel_function("now")
-def _now(budget: Budget) -> None:
-    """The evaluator knows the time; this entry only makes the name known."""
-    raise AssertionError("now() is answered by the evaluator")
-
-
 @feel_function("today")
-def _today(budget: Budget) -> None:
-    """As `now`."""
-    raise AssertionError("today() is answered by the evaluator")
+def _current_time(budget: Budget) -> None:
+    """The current time or date. The evaluator knows it; this entry only makes the names known."""
+    raise AssertionError("now() and today() are answered by the evaluator")

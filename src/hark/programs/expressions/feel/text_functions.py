@@ -7,20 +7,22 @@ from typing import Any
 
 from hark.programs.expressions.budget import Budget
 from hark.programs.expressions.feel.numbers import Number, whole
-from hark.programs.expressions.feel.registry import ANY, feel_function
+from hark.programs.expressions.feel.registry import ANY, feel_function, plain_function, text_function
 from hark.programs.expressions.feel.values import feel_text
 
 _ESCAPE = re.compile(r"\\(.)")
+
+plain_function("string length", len, "text")
+text_function("upper case", str.upper)
+text_function("lower case", str.lower)
+text_function("trim", str.strip)
+text_function("substring after", lambda text, part: text.partition(part)[2] if part else text, "text")
+text_function("contains", lambda text, part: part in text, "text")
 
 
 @feel_function("string", ANY)
 def _string(budget: Budget, value: Any) -> str | None:
     return None if value is None else feel_text(value, budget)
-
-
-@feel_function("string length", "text")
-def _string_length(budget: Budget, text: str) -> int:
-    return len(text)
 
 
 @feel_function("substring", "text", "number", "number", optional=1)
@@ -36,41 +38,11 @@ def _substring(budget: Budget, text: str, start: Number, length: Number | None =
     return text[begin : begin + count]
 
 
-@feel_function("upper case", "text")
-def _upper_case(budget: Budget, text: str) -> str:
-    budget.spend_text(len(text))
-    return text.upper()
-
-
-@feel_function("lower case", "text")
-def _lower_case(budget: Budget, text: str) -> str:
-    budget.spend_text(len(text))
-    return text.lower()
-
-
-@feel_function("trim", "text")
-def _trim(budget: Budget, text: str) -> str:
-    budget.spend_text(len(text))
-    return text.strip()
-
-
 @feel_function("substring before", "text", "text")
 def _substring_before(budget: Budget, text: str, part: str) -> str:
     budget.spend_text(len(text))
     before, found, _ = text.partition(part) if part else ("", "", "")
     return before if found else ""
-
-
-@feel_function("substring after", "text", "text")
-def _substring_after(budget: Budget, text: str, part: str) -> str:
-    budget.spend_text(len(text))
-    return text.partition(part)[2] if part else text
-
-
-@feel_function("contains", "text", "text")
-def _contains(budget: Budget, text: str, part: str) -> bool:
-    budget.spend_text(len(text))
-    return part in text
 
 
 @feel_function("starts with", "text", "text")

@@ -12,13 +12,7 @@ from typing import Any, Literal
 
 from hark.programs.expressions.budget import Budget
 from hark.programs.expressions.feel.numbers import exact, number_text, to_json
-from hark.programs.expressions.feel.temporal import (
-    DaysDuration,
-    FeelDate,
-    FeelDateTime,
-    FeelTime,
-    MonthsDuration,
-)
+from hark.programs.expressions.feel.temporal import DaysDuration, FeelDate, FeelDateTime, FeelTime, MonthsDuration
 from hark.programs.expressions.feel.temporal_arithmetic import comparable
 from hark.programs.expressions.json_values import WrongValue
 
@@ -145,7 +139,7 @@ def _in_order(kind: FeelKind, left: Any, right: Any) -> tuple[Any, Any] | None:
 
 
 def within(value: Any, limits: FeelRange, budget: Budget) -> bool | None:
-    """Whether the value is in the range."""
+    """Return True if the value is in the range."""
     if limits.low is None and limits.high is None:
         return None
     results = []

@@ -1,4 +1,4 @@
-"""From the bytes, the text or the value of a job to its checked spec, or to all its problems."""
+"""Compile the bytes, the text or the value of a job to its checked spec, or report all its problems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hark.programs.jobs.job_spec import JobSpec
 
 
 class CompiledJob(NamedTuple):
-    """The spec of a job, and where its gates are: which gates there are is known only later."""
+    """The spec of a job, and the lines of its gates: which gates exist is known only later."""
 
     spec: JobSpec
     gate_lines: Mapping[str, int | None]  # by the name of the task

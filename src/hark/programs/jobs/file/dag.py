@@ -27,7 +27,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class WorkOptions(TaskOptions, total=False):
-    """Those of a task that runs a handler or a command."""
+    """The options of a task that runs a handler or a command."""
 
     undo: str
     input: Any

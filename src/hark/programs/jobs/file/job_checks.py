@@ -1,4 +1,4 @@
-"""What the tasks of a job mean together: names, needs, cycles, and what a task may refer to."""
+"""Check the tasks of a job together: names, needs, cycles, and the tasks that a task may refer to."""
 
 from __future__ import annotations
 
@@ -102,7 +102,8 @@ def _find_cycle(by_name: Mapping[str, TaskDraft]) -> list[TaskDraft] | None:
 
 
 class Ancestors:
-    """Which tasks come before a task: one bit per task, so that 10,000 tasks in a chain need 12 MB and no recursion.
+    """The tasks that come before each task: one bit per task, so that 10,000 tasks in a chain need 12 MB and no
+    recursion.
 
     The needs must not have a cycle.
     """
@@ -129,7 +130,7 @@ class Ancestors:
         return bits
 
     def is_before(self, earlier: str, later: str) -> bool:
-        """Whether `later` needs `earlier`, directly or through others."""
+        """Return True if `later` needs `earlier`, directly or through others."""
         return bool(self._before[later] >> self._number[earlier] & 1)
 
 

@@ -84,7 +84,7 @@ def _tree(tasks: list[TaskSpec], mark: Callable[[TaskSpec], str]) -> Iterator[st
 
 
 def _layers(tasks: list[TaskSpec]) -> dict[str, int]:
-    """How many tasks come one after the other before each task. Without recursion: a chain may be long."""
+    """The number of tasks that come one after the other before each task. Without recursion: a chain may be long."""
     needs = {task.name: task.needs for task in tasks}
     found: dict[str, int] = {}
     for start in needs:

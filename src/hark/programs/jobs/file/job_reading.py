@@ -1,4 +1,4 @@
-"""From the tree of a job file to its spec, with every mistake on the way.
+"""Read the tree of a job file into its spec, with every mistake on the way.
 
 A task that has mistakes is still compared with the others by its name, so that one check of a file shows all that is
 wrong with it.
@@ -109,7 +109,7 @@ def _read_task(draft: JobDraft, node: TreeNode, place: str, defaults: dict[str, 
 
 
 def _check_type(node: TreeNode, kind: str, report: Reporter) -> None:
-    """The keys of a task belong to its type, and it has those that its type needs."""
+    """Report keys of a task that do not belong to its type, and missing keys that its type needs."""
     given = node.value
     for key, inner in given.items():
         if key in TASK_KEYS and kind not in TASK_KEYS[key].types:
@@ -133,7 +133,7 @@ def _belongs(key: str, kind: str) -> str:
 
 
 def _check_work(node: TreeNode, kind: str, report: Reporter) -> None:
-    """A task that works has one thing that does the work."""
+    """Report a task that does not have exactly one thing that does the work."""
     given = node.value
     if kind != "loop" and "handler" in given and "run" in given:
         report(given["run"].line, "A task has a handler or a command to run, not both. Remove one of them.")

@@ -44,14 +44,14 @@ MAX_TASKS = 10_000
 
 
 class Reporter(Protocol):
-    """Where a reader leaves the mistakes it finds."""
+    """The receiver of the mistakes that a reader finds."""
 
     def __call__(self, line: int | None, message: str) -> None: ...
 
 
 @dataclass(frozen=True)
 class Key:
-    """One key: what its value may be, what it means, and the types of tasks that have it."""
+    """A key: the kind of its value, its meaning, and the types of tasks that have it."""
 
     kind: ValueKind
     meaning: str
@@ -132,8 +132,6 @@ class Record:
 
 
 class Several(Wrong):
-    """Several mistakes in one value."""
-
     def __init__(self, mistakes: list[Wrong]) -> None:
         super().__init__(mistakes[0].line, " ".join(one.message for one in mistakes))
         self.mistakes = mistakes

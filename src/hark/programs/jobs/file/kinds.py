@@ -32,15 +32,13 @@ class Wrong(Exception):
 
 
 class ValueKind(Protocol):
-    """What the value of a key may be."""
+    """The kind of the value of a key."""
 
     def read(self, node: TreeNode, key: str) -> Any:
         """The value, as the spec has it. Raises Wrong."""
-        ...
 
     def schema(self) -> dict[str, Any]:
-        """Its JSON Schema."""
-        ...
+        """The JSON Schema of the value."""
 
 
 def described(value: Any) -> str:
@@ -122,7 +120,6 @@ class LaneName:
         return any_text if self.what == "handler" else {**any_text, "pattern": "^[^@:,]+$"}
 
 
-@dataclass(frozen=True)
 class Gate:
     """`user_approval`, the name of a registered gate, or an expression."""
 
@@ -135,7 +132,6 @@ class Gate:
         return {"type": "string", "minLength": 1, "examples": ["user_approval", "{{ output.score > 3 }}"]}
 
 
-@dataclass(frozen=True)
 class ItemName:
     """The name of the item of a map in templates."""
 
@@ -177,7 +173,6 @@ class Names:
         return {"oneOf": [one, {"type": "array", "items": one, "uniqueItems": True}]}
 
 
-@dataclass(frozen=True)
 class ConditionText:
     """An expression that is true or false, with or without `{{ }}`; or just true or false."""
 
@@ -249,7 +244,6 @@ class Whole:
         return {"type": "integer", "minimum": self.least, "maximum": self.most}
 
 
-@dataclass(frozen=True)
 class TruthValue:
     """true or false."""
 
@@ -266,7 +260,7 @@ class TruthValue:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some words."""
+    """A word out of several."""
 
     words: tuple[str, ...]
 
@@ -280,7 +274,6 @@ class Choice:
         return {"enum": list(self.words)}
 
 
-@dataclass(frozen=True)
 class AnyJson:
     """Any value. Its texts may be templates."""
 
@@ -291,7 +284,6 @@ class AnyJson:
         return {}
 
 
-@dataclass(frozen=True)
 class ListOrTemplate:
     """A list, or a template that gives one."""
 
@@ -304,7 +296,6 @@ class ListOrTemplate:
         return {"oneOf": [{"type": "array"}, {"type": "string", "pattern": r"\{\{"}]}
 
 
-@dataclass(frozen=True)
 class RateLimit:
     """The name of a rate limit, or a list of the name and the partition, which may be a template."""
 
@@ -322,7 +313,6 @@ class RateLimit:
         return {"oneOf": [one, pair]}
 
 
-@dataclass(frozen=True)
 class AnswerSchema:
     """A JSON Schema of an answer."""
 
@@ -340,7 +330,6 @@ class AnswerSchema:
         return {"type": "object"}
 
 
-@dataclass(frozen=True)
 class InputDefaults:
     """The names of the inputs, with their defaults."""
 
@@ -360,7 +349,6 @@ class InputDefaults:
         return {"type": "object"}
 
 
-@dataclass(frozen=True)
 class TimeZone:
     """The name of a time zone, such as Europe/Berlin."""
 

@@ -1,4 +1,4 @@
-"""`Job`, the checked result of reading a job; and how one is made of a text, a value or the bytes of a file.
+"""`Job`, the checked result of reading a job; made of a text, a value or the bytes of a file.
 
 What reads and checks a file is imported when the first job is loaded (compiling.py): most programs load none.
 """

@@ -1,4 +1,4 @@
-"""The templates, conditions and gates of a job: they parse, and refer only to what exists when they are evaluated."""
+"""Check the templates, conditions and gates of a job: they parse, and refer only to what exists at evaluation."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _problem(
     tasks: dict[str, TaskDraft],
     before: Ancestors | None,
 ) -> str | None:
-    """What is wrong with one name that an expression reads; None if it will exist."""
+    """The mistake in one name that an expression reads; None if the name will exist."""
     if root == "inputs":
         if inputs is None or not path or path[0] in inputs:
             return None

@@ -1,4 +1,4 @@
-"""YAML text as a tree: the part of YAML 1.2 that says the same as JSON.
+"""Read YAML text as a tree: the part of YAML 1.2 that says the same as JSON.
 
 PyYAML's parser finds the events and their lines; what a plain scalar is, is decided here by the rules of YAML 1.2
 without octal surprises: `on`, `no`, `yes` and `012` are texts. Aliases, anchors, tags, merge keys and several documents

@@ -1,1 +1,1 @@
-"""Tasks of jobs: what runs a handler, an approval, a map, and what decides about an outcome."""
+"""Tasks of jobs: run a handler, an approval or a map, and decide about an outcome."""

@@ -38,8 +38,7 @@ ANSWER_SCHEMA: Final = msgspec.json.encode(
         ]
     }
 ).decode()
-"""What is accepted as an answer, unless the task has a schema of its own; anything else is refused as
-InvalidAnswer, and changes nothing."""
+"""The schema of the answer, unless the task has one; anything else is refused as InvalidAnswer, and changes nothing."""
 
 
 async def ask(

@@ -1,4 +1,4 @@
-"""Gates: what decides whether the output of a task is accepted.
+"""Gates: decide whether the output of a task is accepted.
 
 A task whose handler has an output waits in its own row, with the output in its state, in the lane of its gate: a
 registered callable runs where its code is; an expression, and a person's approval, are decided by any worker. A
@@ -35,7 +35,7 @@ _MAX_SHOWN = 4000  # characters of an output in the question about it
 
 
 class GateDecision(Struct, omit_defaults=True):
-    """How a gate decided. The state of the task and the event `gate` have it, without the output."""
+    """The decision of a gate. The state of the task and the event `gate` have it, without the output."""
 
     gate: str
     action: str  # "approve" or "reject"
@@ -46,7 +46,7 @@ class GateDecision(Struct, omit_defaults=True):
 
     @property
     def failure(self) -> Failure:
-        """Why the attempt failed, if it was rejected."""
+        """The error of the failed attempt, if the output was rejected."""
         who = f" by {self.by}" if self.by else ""
         why = f": {self.reason}" if self.reason else ""
         return Failure(None, f"rejected{who} (gate {self.gate}){why}")
@@ -63,7 +63,7 @@ class _Approval(Struct):
 
 async def decide(claim: Claim, services: JobServices) -> Decision:
     """Decide about a task in the phase `gate` in the lane `job`: by an expression, or by a person."""
-    graph = await services.graph(claim.definition, claim.version)
+    graph = await services.job_graph(claim.definition, claim.version)
     activation = TaskActivation(claim, load_task_state(claim.state), graph.spec)
     gate = activation.gate
     if activation.state.ended or activation.state.phase != "gate" or gate is None:
@@ -77,8 +77,7 @@ async def decide(claim: Claim, services: JobServices) -> Decision:
 
 
 def enter(claim: Claim, state: TaskState, job: JobSpec, output: str) -> Decision:
-    """What follows from an output, JSON text, of a task that is not run by a handler: its gate or, without one, its
-    result."""
+    """Decide about an output, JSON text, of a task without a handler: its gate follows or, without one, its result."""
     activation = TaskActivation(claim, state, job)
     activation.consume = tuple(row.seq for row in claim.inbox)
     return activation.completed(output)
@@ -94,7 +93,6 @@ async def _evaluate(activation: TaskActivation, graph: JobGraph, services: JobSe
 
 
 async def _ask(activation: TaskActivation, services: JobServices) -> Decision:
-    """Ask for approval, or decide by the answer."""
     claim, state = activation.claim, activation.state
     wait = next((wait for wait in claim.waits if wait.place == "gate"), None)
     if wait is not None and (answer := approvals.answer_to(claim, wait)) is not None:
@@ -148,7 +146,7 @@ class GateProgram:
         self.traits: Traits = TASK_TRAITS
 
     async def run(self, claim: Claim, services: JobServices) -> Decision:
-        graph = await services.graph(claim.definition, claim.version)
+        graph = await services.job_graph(claim.definition, claim.version)
         activation = TaskActivation(claim, load_task_state(claim.state), graph.spec)
         if activation.state.ended or activation.state.phase != "gate":
             return activation.moved_back()
@@ -178,5 +176,5 @@ class GateProgram:
 
     async def recover(self, claim: Claim, services: JobServices, error: BaseException) -> Decision:
         """Fail the attempt: the store refused its outcome."""
-        graph = await services.graph(claim.definition, claim.version)
+        graph = await services.job_graph(claim.definition, claim.version)
         return TaskActivation(claim, load_task_state(claim.state), graph.spec).failed(failure_of(error))

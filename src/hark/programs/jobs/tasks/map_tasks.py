@@ -1,4 +1,4 @@
-"""Maps: one task per item of a list. The map is the parent of its items, as a job is the parent of its tasks.
+"""Run maps: one task per item of a list. The map is the parent of its items, as a job is the parent of its tasks.
 
 The items run to their end even if one fails, unless the job is `fail_fast`; then the map fails. Its output is the list
 of their outputs, in the order of the items.
@@ -39,7 +39,7 @@ _lists: dict[str, list[Any]] = {}
 
 
 async def run_map(step: StepTask) -> Decision:
-    """One activation of a map: take the ends of its items, start further ones, or end it."""
+    """Run one activation of a map: take the ends of its items, start further ones, or end it."""
     claim, state = step.claim, step.state
     wait = next((wait.id for wait in claim.waits if wait.kind == "children"), None)
     arm: tuple[Arm, ...] = ()
@@ -94,8 +94,8 @@ def _has_failed(letters: list[str]) -> bool:
 
 
 async def _read_ends(step: StepTask, letters: list[str]) -> dict[str, TaskOutput]:
-    """Items that were running when the map was cancelled, or cancelled them: some may have ended before. Returns the
-    rows of these."""
+    """Read the ends of items that were running when the map was cancelled, or that cancelled it: some may have ended
+    before. Return their rows."""
     unknown = (STARTED, CANCELLED)
     started = {number: item_id(step.claim.id, number) for number, letter in enumerate(letters) if letter in unknown}
     rows = await step.services.outputs(started.values())
@@ -106,7 +106,7 @@ async def _read_ends(step: StepTask, letters: list[str]) -> dict[str, TaskOutput
 
 
 def _again(id: str, letter: str, rows: dict[str, TaskOutput], wait: str, effects: list[Effect]) -> str:
-    """The map runs again: the items that failed or were cancelled do so in their own rows."""
+    """Run the map again: the items that failed or were cancelled do so in their own rows."""
     if letter in (FAILED, CANCELLED):
         state = restarted(rows[id].status, rows[id].state) if id in rows else None
         effects.append(RetryChild(id, state=state, parent_wait=wait))
@@ -178,7 +178,7 @@ def _new_item(step: StepTask, number: int, item: Any, wait: str, limits: dict[st
 
 
 async def _end(step: StepTask, letters: list[str]) -> Decision:
-    """All items have ended."""
+    """End the map: all items have ended."""
     claim = step.claim
     failed = [number for number, letter in enumerate(letters) if letter in (FAILED, INVALID)]
     failed = failed or [number for number, letter in enumerate(letters) if letter == CANCELLED]

@@ -1,4 +1,4 @@
-"""The tasks that the interpreter runs itself: approval, wait_for_event, sleep, workflow. Maps are in map_tasks.py.
+"""Run the tasks of type approval, wait_for_event, sleep and workflow, which need no handler. Maps are in map_tasks.py.
 
 Each is a row of kind `task` in the lane `job`. It parks on what it waits for and holds no slot meanwhile.
 """
@@ -30,7 +30,7 @@ _ASKED = "asked"  # in the data of the state: how often it asked before
 
 
 class StepTask:
-    """One activation of such a task."""
+    """An activation of a task that the interpreter runs itself."""
 
     def __init__(self, claim: Claim, services: JobServices, graph: JobGraph, state: TaskState) -> None:
         self.claim = claim
@@ -45,7 +45,7 @@ class StepTask:
     # -- what all of them share ----------------------------------------------------------------------
 
     async def scope(self) -> Scope:
-        """Where its expressions are evaluated."""
+        """The variables of its expressions."""
         inputs = self.state.inputs
         text = await self.services.inputs(self.state.run) if inputs is UNSET else bytes(inputs).decode()
         state = self.state
@@ -69,13 +69,13 @@ class StepTask:
         return [row for row in self.claim.inbox if wait.answered_by(row.kind, row.name, row.wait_id)]
 
     def begin(self, arm: Arm) -> Decision:
-        """Park on this wait, and on no other."""
+        """Park on this wait alone."""
         label: OutcomeType = "spawn" if arm.children else "await"
         consume = tuple(row.seq for row in self.claim.inbox if row.wait_id is not None)
         return Decision(label, self.task.name, dump_task_state(self.state), Park((arm,)), consume)
 
     def park(self, consume: tuple[int, ...] = ()) -> Decision:
-        """Wait on: what came is not what it waits for."""
+        """Wait on: what came is not what the task waits for."""
         return Decision("await", self.task.name, dump_task_state(self.state), Park(disarm=()), consume)
 
     def complete(self, output: Any) -> Decision:
@@ -86,13 +86,13 @@ class StepTask:
         return self._consuming(Decision("done", self.task.name, state, Finish("done", result=output)))
 
     def fail(self, error: str | BaseException) -> Decision:
-        """The task has failed; the job regresses or fails."""
+        """Fail the task; the job regresses or fails."""
         self.state.ended = True
         failure = Failure(None, storable(error)) if isinstance(error, str) else failure_of(error)
         return self._consuming(stop(self.task.name, dump_task_state(self.state), failure))
 
     def retry_or_fail(self, error: str) -> Decision:
-        """Another attempt, if its policy has one left."""
+        """Begin another attempt, if the retry policy has one left."""
         policy, attempt = self.task.retry, self.state.attempt
         if attempt >= policy.limit:
             return self.fail(error)
@@ -108,11 +108,11 @@ class StepTask:
 
 
 async def run_step_task(claim: Claim, services: JobServices) -> Decision:
-    """One activation of a task in the lane `job`."""
+    """Run one activation of a task in the lane `job`."""
     state = load_task_state(claim.state)
     if state.phase == "gate":
         return await gates.decide(claim, services)
-    graph = await services.graph(claim.definition, claim.version)
+    graph = await services.job_graph(claim.definition, claim.version)
     step = StepTask(claim, services, graph, state)
     try:
         match step.task.type:
@@ -209,7 +209,7 @@ async def _wait_for_event(step: StepTask) -> Decision:
 
 
 async def _matcher(step: StepTask) -> Any:
-    """Whether a payload is the one that the task waits for. A payload of another shape does not match."""
+    """A function that returns True for the payload that the task waits for. One of another shape does not match."""
     if step.task.match is None:
         return lambda event: True
     condition = condition_of(step.task.match)

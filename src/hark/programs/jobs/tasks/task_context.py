@@ -1,9 +1,9 @@
-"""TaskContext: what a handler is called with."""
+"""TaskContext: the argument of a handler."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, overload
 
@@ -14,11 +14,9 @@ from hark.model.errors import InvalidInput
 from hark.model.log import InstanceLog
 from hark.model.names import SECOND, check_awakeable_id, check_name, from_micros, micros
 from hark.model.outcomes import Duration
-from hark.model.schema import compile_schema
 from hark.model.values import Delivery
 from hark.programs import effects
 from hark.programs.awakeable_handle import AwakeableHandle
-from hark.programs.functions.function_context import checked_names
 from hark.programs.jobs.job_services import TaskReply
 from hark.programs.jobs.tasks.task_data import TaskData, dump_variables
 from hark.programs.jobs.tasks.task_outcomes import Complete, Continue, Fail, Pause
@@ -342,20 +340,11 @@ class TaskContext:
             approval = await task.awakeable(title="Deploy?", timeout=7200)
             answer = await task.await_awakeable(approval.id)
         """
-        span = None if timeout is None else micros(timeout, "timeout", zero=False)
-        schema_text, decode = compile_schema(schema)
-        names = checked_names(assignees)
-        asked = {
-            "title": None if title is None else json.check_text(title, "title"),
-            "description": None if description is None else json.check_text(description, "description"),
-            "schema": schema_text,
-            "assignees": json.dump(names) if names else None,
-        }
-        return self._session.begin(self._awakeable(asked, span, decode))
+        return self._session.begin(self._awakeable(*effects.question(timeout, title, description, schema, assignees)))
 
-    async def _awakeable(self, asked: dict[str, Any], timeout: int | None, decode: Any) -> AwakeableHandle[Any]:
+    async def _awakeable(self, asked: dict[str, Any], decode: Callable[[str], Any]) -> AwakeableHandle[Any]:
         session, link = self._session, self._services.link
-        made = await session.ask(asked, timeout)
+        made = await session.ask(asked)
         return AwakeableHandle(
             made.id,
             lambda: link(made.id, made.nonce, made.timeout_at),
@@ -394,7 +383,6 @@ class _AnswerWhenAwaited:
 
 
 def _checked_timeout(timeout: Duration, longest: float) -> int:
-    """The timeout of a wait in µs."""
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= longest:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""What a handler may read: the inputs of its job, the outputs of the tasks before it, and its own input.
+"""Read the data of a handler: the inputs of its job, the outputs of the tasks before it, and its own input.
 
 Read once, before the handler runs: the inputs are in the state of the task if they are small, the outputs are in the
 rows of the other tasks and are read with one statement.
@@ -94,7 +94,8 @@ async def _load_variables(state: TaskState, services: JobServices) -> dict[str, 
 
 
 def dump_variables(variables: Any, limit: int) -> str:
-    """What a handler gives to its process, as JSON: an object, or null. Raises InvalidInput, PayloadTooLarge."""
+    """The variables that a handler gives to its process, as JSON: an object, or null. Raises InvalidInput,
+    PayloadTooLarge."""
     if variables is not None and not isinstance(variables, dict):
         raise InvalidInput(f"The variables must be a dict or None, not {type(variables).__name__}.")
     return json.dump_unchecked(variables, limit=limit, what="variables")

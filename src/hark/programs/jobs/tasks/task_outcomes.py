@@ -1,4 +1,4 @@
-"""Outcomes of a task: what its handler returns, and the decision that follows from it.
+"""Outcomes of a task: the values that its handler returns, and the decisions that follow from them.
 
 An attempt that fails is repeated while its retry policy allows; then the task fails, and the job regresses or fails. An
 output is the result of the task or, if the task has a gate, waits for the gate in the row of the task. Pure: no handler
@@ -31,14 +31,14 @@ _DEFAULT_QUEUE: Final = "default"
 
 
 class Complete(Struct, frozen=True):
-    """What `task.complete` returns: the output."""
+    """The outcome of `task.complete`: the output."""
 
     output: Any = None
 
 
 class Fail(Struct, frozen=True):
-    """What `task.fail` returns: why, whether another attempt may follow, and the µs until then; None: as the retry
-    policy says."""
+    """The outcome of `task.fail`: the error, whether to try again, and the µs until then; None: as the retry policy
+    says."""
 
     error: Any
     retry: bool = True
@@ -46,13 +46,13 @@ class Fail(Struct, frozen=True):
 
 
 class Continue(Struct, frozen=True):
-    """What `task.continue_` returns: the output of this iteration."""
+    """The outcome of `task.continue_`: the output of this iteration."""
 
     output: Any = None
 
 
 class Pause(Struct, frozen=True):
-    """What `task.pause` returns: its name, and µs."""
+    """The outcome of `task.pause`: its name, and µs."""
 
     name: str
     delay: int
@@ -62,7 +62,7 @@ TaskOutcome = Complete | Fail | Continue | Pause
 
 
 class TaskActivation:
-    """One activation of a task: its claim, its state and its part of the spec. Makes its decisions.
+    """An activation of a task: its claim, its state and its part of the spec. Makes its decisions.
 
     Attributes:
         state: The state; a decision stores it as it is then.
@@ -87,7 +87,7 @@ class TaskActivation:
         return None if self.state.undo or self.state.number is not None else self.task.gate
 
     def begin(self, now: int) -> None:
-        """The handler is about to run. A task that had failed was retried with its job: it begins with attempt 1."""
+        """Begin an attempt: the handler is about to run. A task that was retried with its job begins with attempt 1."""
         state = self.state
         if state.ended:
             state.ended, state.since = False, 0
@@ -97,7 +97,7 @@ class TaskActivation:
         state.since = state.since or now
 
     def bound_reached(self, now: int) -> Failure | None:
-        """Why a loop may not run another iteration, if it may not."""
+        """The reason why a loop may not run another iteration, if it may not."""
         task, state = self.task, self.state
         if task.type != "loop":
             return None
@@ -123,7 +123,7 @@ class TaskActivation:
                 return self.paused(outcome.name, outcome.delay)
 
     def completed(self, output: str) -> Decision:
-        """The handler has an output: the result, or what the gate decides on."""
+        """Decide about the output of the handler: it is the result, or the gate decides on it."""
         if self.gate is None:
             return self.accepted(output)
         state = self.state
@@ -133,7 +133,7 @@ class TaskActivation:
         return self._decide("next", Redo(0, drop_waits=True, asked=asked), lane=lane, queue=queue)
 
     def accepted(self, output: str, events: Iterable[DecisionEvent] = ()) -> Decision:
-        """The task has its result."""
+        """End the task with its result."""
         state = self.state
         state.phase, state.output = "run", UNSET
         return self._decide("done", Finish("done", result=output), events=events)
@@ -141,8 +141,8 @@ class TaskActivation:
     def failed(
         self, failure: Failure, *, final: bool = False, delay: int | None = None, events: Iterable[DecisionEvent] = ()
     ) -> Decision:
-        """An attempt has failed, or its gate has rejected its output. `final`: no further attempt would help; `delay`:
-        µs until the next one, instead of what its policy says."""
+        """Decide about a failed attempt, or an output that the gate has rejected. `final`: no further attempt would
+        help; `delay`: µs until the next one, instead of what the policy says."""
         state, retry = self.state, self.task.retry
         was_at_gate = state.phase == "gate"
         state.output = UNSET
@@ -162,7 +162,7 @@ class TaskActivation:
         return decision
 
     def thrown(self, code: str, message: str, variables: str, failure: Failure) -> Decision:
-        """The task ends with a BPMN error, which its process can read in its row. A job catches none.
+        """End the task with a BPMN error, which its process can read in its row. A job catches none.
 
         Args:
             code: The code.
@@ -192,7 +192,7 @@ class TaskActivation:
         return NoteParent(claim.id, claim.epoch, claim.parent_id, claim.parent_wait, payload, (event,), claim.step)
 
     def continued(self, output: str, now: int) -> Decision:
-        """The next iteration of a loop, unless it has reached a bound."""
+        """Begin the next iteration of a loop, unless it has reached a bound."""
         task, state = self.task, self.state
         if task.type != "loop":
             error = InvalidOutcome(
@@ -213,7 +213,7 @@ class TaskActivation:
         return self._decide("next", move, events=[event])
 
     def paused(self, name: str, delay: int) -> Decision:
-        """The handler runs again after a delay, in the same attempt and iteration."""
+        """Run the handler again after a delay, in the same attempt and iteration."""
         self.state.paused = name
         asked = self._renew()
         data = msgspec.json.encode({"name": name}).decode()
@@ -221,19 +221,19 @@ class TaskActivation:
         return self._decide("next", move, events=[DecisionEvent("paused", self.claim.step, data)])
 
     def suspended(self) -> Decision:
-        """The task parks on the waits of its claim, in the same attempt; what it received stays in its inbox."""
+        """Park the task on the waits of its claim, in the same attempt; what it received stays in its inbox."""
         decision = self._decide("await", Park(disarm=()))
         decision.consume, decision.handed = (), self.handed
         return decision
 
     def moved_back(self) -> Decision:
-        """The job was retried after the gate had rejected the output for good: the handler runs again."""
+        """Run the handler again: the job was retried after the gate had rejected the output for good."""
         self.state.phase, self.state.output = "run", UNSET
         return self._decide("next", Redo(0, drop_waits=True), lane=self.lane, queue=self.queue)
 
     def _renew(self, *, attempt: int | None = None) -> str:
-        """What was asked and received so far belongs to the past: what is asked from now on is new. `attempt`: and
-        another attempt begins. Returns how the places of what was asked since the last checkpoint begin."""
+        """Ask for everything anew: what was asked and received so far belongs to the past. `attempt`: and another
+        attempt begins. Return how the places of what was asked since the last checkpoint begin."""
         asked = f"{QUESTION}{self.state.period}."
         self.state.period += 1
         if attempt is not None:
@@ -269,8 +269,7 @@ class TaskActivation:
 
     @property
     def queue(self) -> str:
-        """The queue of its work."""
-        return lanes.GRAPHS if self._is_map else self._queue_of_code
+        return lanes.ENGINE_QUEUE if self._is_map else self._queue_of_code
 
     @property
     def _queue_of_code(self) -> str:
@@ -283,7 +282,7 @@ def gate_place(gate: str, queue: str) -> tuple[str, str]:
     if is_registered_gate(gate):
         return lanes.gate_lane(gate), queue
     assert gate == APPROVAL_GATE or "{{" in gate
-    return lanes.JOB, lanes.GRAPHS
+    return lanes.JOB, lanes.ENGINE_QUEUE
 
 
 def retry_delay(retry: RetrySpec, attempt: int) -> int:
@@ -296,5 +295,5 @@ def retry_delay(retry: RetrySpec, attempt: int) -> int:
 
 
 def as_outcome(value: Any) -> TaskOutcome:
-    """What a handler returned, as an outcome: a plain value completes the task."""
+    """The return value of a handler as an outcome: a plain value completes the task."""
     return value if isinstance(value, TaskOutcome) else Complete(value)

@@ -31,8 +31,6 @@ from hark.programs.jobs.tasks.task_state import load_task_state
 
 
 class TaskProgram:
-    """Runs the lane of one handler."""
-
     def __init__(self, name: str, handler: Callable[[TaskContext], Any]) -> None:
         self.name = name
         self.handler = handler
@@ -42,7 +40,7 @@ class TaskProgram:
         )
 
     async def run(self, claim: Claim, services: TaskServices) -> Decision:
-        graph = await services.graph(claim.definition, claim.version)
+        graph = await services.job_graph(claim.definition, claim.version)
         activation = TaskActivation(claim, load_task_state(claim.state), graph.spec)
         was_retried = activation.state.ended
         activation.begin(claim.now)
@@ -118,7 +116,7 @@ class TaskProgram:
         if session is not None:
             session.close()
         try:
-            graph = await services.graph(claim.definition, claim.version)
+            graph = await services.job_graph(claim.definition, claim.version)
             activation = TaskActivation(claim, load_task_state(claim.state), graph.spec)
         except Exception:
             return stop(claim.step, claim.state, failure_of(error))

@@ -55,7 +55,7 @@ _CLOCKS_DIFFER: Final = 0.02  # seconds until the database is asked again about 
 
 
 class TaskSession:
-    """What a handler does while it runs. `claim.session` of its claim."""
+    """The activity of a handler while it runs. `claim.session` of its claim."""
 
     def __init__(self, activation: TaskActivation, services: TaskServices) -> None:
         self.activation = activation
@@ -85,13 +85,12 @@ class TaskSession:
         services.running.add(self)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> TaskReply[T]:
-        """Start what the handler called, on the worker's loop. From any thread. It is carried out, whatever the handler
-        does."""
+        """Start what the handler called, on the worker's loop, whatever the handler does then. From any thread."""
         self._has_begun = True
         return self.services.begin(work)
 
     def begin_wait(self, work: Callable[[WaitingCall], Coroutine[Any, Any, T]]) -> TaskReply[T]:
-        """The same with a call that waits: it ends when the handler does not wait for it any more."""
+        """Start a call that waits: it ends when the handler does not wait for it any more."""
         self._has_begun = True
         call = WaitingCall()
         return self.services.begin(work(call), given_up=lambda: self._give_up(call))
@@ -145,7 +144,7 @@ class TaskSession:
             self.clock.end_wait()
 
     def _give_up(self, call: WaitingCall) -> None:
-        """The handler has cancelled its call: the wait must not take a signal from those that are asked for later."""
+        """Give up a wait whose call the handler has cancelled: it must not take a signal from waits asked for later."""
         wait, call.wait = call.wait, None
         if wait is not None and not self.is_suspended and self.lost is None:  # else the handler itself has ended
             self.waits.withdraw(wait)
@@ -205,15 +204,16 @@ class TaskSession:
                 answer.exception()  # it may have been answered twice: an error that is not raised is not logged
 
     def _lingers_until(self, asked_at: float) -> float:
-        """Until when the handler keeps its slot. With an answer that it has not used yet, it may be at work beside this
-        wait: then the time begins with that answer."""
+        """The time until which the handler keeps its slot. With an answer that it has not used yet, it may be at work
+        beside this wait: then the time begins with that answer."""
         linger = 0.0 if self.services.stopping else self.services.linger
         if not self.waits.has_unused_answer:
             return asked_at + linger
         return max(asked_at, self._active_at) + max(linger, _MIN_LINGER)
 
     async def _is_idle(self) -> bool:
-        """Whether the handler asks for nothing more, and receives nothing, while everything that can go on does so.
+        """Return True if the handler asks for nothing more, and receives nothing, while everything that can go on does
+        so.
 
         A call that it has made may not have started yet, and may have its answer."""
         before = self._activity
@@ -244,8 +244,8 @@ class TaskSession:
             listener.seen = max([listener.seen, *(row.seq for row in rows)])
 
     def _take(self, arrived: Arrived) -> bool:
-        """Rows that a turn of this process has added to the inbox. False if they may belong to another activation:
-        then the inbox is read, which finds out."""
+        """Take rows that a turn of this process has added to the inbox. Return False if they may belong to another
+        activation: then the inbox is read, which finds out."""
         if arrived.epoch != self.claim.epoch:
             return False
         self._receive(arrived.rows)
@@ -261,14 +261,14 @@ class TaskSession:
     # -- suspending and ending --------------------------------------------------------------------
 
     def suspend(self) -> None:
-        """The handler has lingered long enough, or the worker stops: what it waits for is left to a park."""
+        """Suspend the handler: it has lingered long enough, or the worker stops. Its waits are left to a park."""
         if not self.is_suspended and self.lost is None:
             self.is_suspended = True
             self.clock.unwind()
             self._end_waits(Suspended())
 
     def suspend_if_waiting(self) -> None:
-        """The worker stops: a handler that waits is suspended at once, any other may finish."""
+        """Suspend a handler that waits, because the worker stops; any other may finish."""
         if self._answers:
             self.suspend()
 
@@ -291,7 +291,7 @@ class TaskSession:
                 answer.set_exception(error)
 
     async def finish(self) -> None:
-        """The handler has ended: what it submitted is committed before its outcome."""
+        """Commit what the handler has submitted before its outcome: the handler has ended."""
         self.state.worked = self.clock.worked()
         if self._has_begun:
             await asyncio.sleep(0)  # the last call of the handler, if it was not awaited, has started now
@@ -307,7 +307,7 @@ class TaskSession:
         self.close()
 
     def close(self) -> None:
-        """The claim does not go on: it has its outcome, or was cancelled, reclaimed or handed back."""
+        """End the claim: it has its outcome, or was cancelled, reclaimed or handed back."""
         self.services.running.discard(self)
         if self.lost is None:
             self.lost = self._gone()
@@ -378,7 +378,7 @@ class TaskSession:
         return None if kept is UNSET else json.load(bytes(kept).decode())
 
     async def start_over(self) -> None:
-        """A retried task begins without what it has left before: waits that are open again, rows not consumed."""
+        """Begin a retried task without what it has left before: waits that are open again, rows not consumed."""
         claim = self.claim
         if claim.waits or claim.inbox:
             seqs, waits = tuple(row.seq for row in claim.inbox), tuple(wait.id for wait in claim.waits)
@@ -395,7 +395,7 @@ class TaskSession:
                 )
             )
 
-    async def ask(self, awakeable: dict[str, Any], timeout: int | None) -> TaskAwakeable:
+    async def ask(self, awakeable: dict[str, Any]) -> TaskAwakeable:
         """Create an awakeable of the run. The same call of a handler that runs again gives the same one."""
         self.check()
         place = f"{QUESTION}{self.state.period}.{self._asked}"
@@ -403,7 +403,7 @@ class TaskSession:
         asked: TaskAwakeable = await self.note(
             NoteAwakeable(
                 self.claim.id, self.claim.epoch, run_id=self.state.run, place=place, task=self.claim.step,
-                timeout=timeout, nonce=secrets.token_urlsafe(12), **awakeable,
+                nonce=secrets.token_urlsafe(12), **awakeable,
             )
         )  # fmt: skip
         if asked.status == "PENDING":
@@ -472,7 +472,7 @@ class TaskSession:
 
 
 class WaitingCall:
-    """A call of a handler that waits, and its wait once it has one."""
+    """A call of a handler that waits, with its wait once there is one."""
 
     __slots__ = ("wait",)
 

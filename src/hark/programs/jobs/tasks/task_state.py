@@ -21,7 +21,7 @@ BPMN_ERROR: Final = "bpmn_error"  # the error that its handler threw: `{"code", 
 
 
 class TaskState(Struct, omit_defaults=True):
-    """One task, or one item of a map, or the undo of a task. JSON values that are absent are UNSET.
+    """The state of a task, of an item of a map, or of the undo of a task. JSON values that are absent are UNSET.
 
     Attributes:
         task: Its number: its index in the tasks of the spec.
@@ -74,13 +74,9 @@ class TaskState(Struct, omit_defaults=True):
     absent: dict[int, tuple[str, str | None]] = {}
 
 
-_decoder = msgspec.json.Decoder(TaskState)
+load_task_state = msgspec.json.Decoder(TaskState).decode
+"""Read the state of a task from the text in its row."""
 _encoder = msgspec.json.Encoder()
-
-
-def load_task_state(text: str) -> TaskState:
-    """The state of a task from the text in its row."""
-    return _decoder.decode(text)
 
 
 def dump_task_state(state: TaskState) -> str:

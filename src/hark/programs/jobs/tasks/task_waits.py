@@ -1,4 +1,4 @@
-"""The waits of one activation of a task: which stored wait a call continues, and which rows it has received.
+"""TaskWaits: matches the calls of one activation of a task with stored waits, and with the rows it has received.
 
 A handler that runs again before its next checkpoint (after a park, a crash or a hand-back) repeats its calls. The nth
 wait for a name continues the nth wait of that name that is stored, with its answer or its original deadline; a call
@@ -15,7 +15,7 @@ from hark.model.values import WaitKind
 
 
 class TaskWaits:
-    """Which waits are stored, which of them the handler has asked for, and what each has received."""
+    """The stored waits, which of them the handler has asked for, and the row that each has received."""
 
     def __init__(self, waits: list[WaitRow], inbox: list[InboxRow]) -> None:
         """`waits`: of the claim. This list is kept up to date: a park keeps the waits that are in it."""
@@ -33,7 +33,7 @@ class TaskWaits:
             self.arrived(row)
 
     def ask(self, kind: WaitKind, name: str, deadline: int | None, now: int) -> tuple[WaitRow, bool]:
-        """The handler asks for an answer. Returns its wait, and whether that has to be armed: it is new."""
+        """Ask for an answer. Return its wait, and whether the wait is new and has to be armed."""
         stored = self._stored.get((kind, name))
         is_new = not stored
         if stored:
@@ -48,8 +48,8 @@ class TaskWaits:
         return wait, is_new
 
     def withdraw(self, wait: WaitRow) -> None:
-        """The wait could not be armed, or the handler has given it up. Calls from now on do not continue it, and a row
-        that it has received does not count as received."""
+        """Forget a wait that could not be armed, or that the handler has given up. Calls from now on do not continue
+        it, and a row that it has received does not count as received."""
         self._open.pop(wait.id, None)
         self._received.pop(wait.id, None)
         self._answers.pop(wait.id, None)
@@ -57,7 +57,7 @@ class TaskWaits:
             self._waits.remove(wait)
 
     def arrived(self, row: InboxRow) -> list[WaitRow]:
-        """A row arrived in the inbox. Returns the waits that were asked for and have an answer now."""
+        """Take a row that arrived in the inbox. Return the waits that were asked for and have an answer now."""
         if (addressee := row.addressee) is not None:
             self._answers.setdefault(addressee, row)
         return [wait for wait, _ in self._open.values() if self.answer(wait) is row]
@@ -67,14 +67,14 @@ class TaskWaits:
         return self._answers.get(wait.id) or self._answers.get(wait.addressee)
 
     def receive(self, wait: WaitRow, row: InboxRow) -> None:
-        """The handler gets this answer."""
+        """Give the handler this answer."""
         self._open.pop(wait.id, None)
         wait.fired_at = wait.fired_at or row.at
         self._moment += 1
         self._received[wait.id] = (row.seq, self._moment)
 
     def forget_received(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """At a checkpoint: the seqs to consume and the waits to delete. Calls from now on are new calls."""
+        """Return the seqs to consume and the waits to delete at a checkpoint. Calls from now on are new calls."""
         seqs = self.received()
         gone = tuple(self._received)
         self._received.clear()
@@ -84,7 +84,7 @@ class TaskWaits:
 
     @property
     def has_unused_answer(self) -> bool:
-        """Whether the handler has received something since it last asked: it may be about to use it."""
+        """Return True if the handler has received something since it last asked: it may be about to use it."""
         newest = max((moment for _, moment in self._open.values()), default=0)
         return any(moment > newest for _, moment in self._received.values())
 

@@ -30,13 +30,13 @@ class WorkClock:
         self._running = False
 
     def start(self) -> None:
-        """The handler begins: within `limit`."""
+        """Begin to count: the handler starts. It ends within `limit`."""
         self._running = True
         self._since = self._beaten = self._loop.time()
         self._reschedule()
 
     def stop(self) -> None:
-        """The handler has ended."""
+        """Stop counting: the handler has ended."""
         self._running = False
 
     def worked(self) -> int:
@@ -45,7 +45,7 @@ class WorkClock:
         return round((self._worked + (0.0 if self._since is None else now - self._since)) * SECOND)
 
     def begin_wait(self) -> None:
-        """The handler waits for a signal or an answer."""
+        """Stop the clock while the handler waits for a signal or an answer."""
         self._waiting += 1
         if self._since is not None:
             self._worked += self._loop.time() - self._since
@@ -59,17 +59,16 @@ class WorkClock:
             self._reschedule()
 
     def beat(self) -> None:
-        """The handler gave a heartbeat."""
+        """Take a heartbeat of the handler."""
         self._beaten = self._loop.time()
         self._reschedule()
 
     def unwind(self) -> None:
-        """The handler was suspended: it has to end soon."""
+        """Give a handler that was suspended a short time to end."""
         self._unwinding = self._loop.time() + _UNWIND
         self._reschedule()
 
     def why_expired(self) -> TimeoutError:
-        """Why `limit` has expired."""
         if self._timeout is not None and self.worked() >= self._timeout * SECOND - 1:
             return TimeoutError(f"it did not end within timeout_sec ({self._timeout:g} s of working time)")
         return TimeoutError(f"it gave no heartbeat for heartbeat_sec ({self._heartbeat:g} s)")

@@ -1,4 +1,4 @@
-"""LeasePulse: passes each renewal of the worker's lease on to the guards of its commands.
+"""LeaseRelay: passes each renewal of the worker's lease on to the guards of its commands.
 
 A worker that is frozen, or cut off from the database, loses its lease without noticing, and another worker runs its
 tasks again. Its commands must have ended by then, so a guard ends its command when it has not heard of a renewal for
@@ -13,7 +13,7 @@ import threading
 import time
 
 
-class LeasePulse:
+class LeaseRelay:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._channels: set[socket.socket] = set()
@@ -22,16 +22,16 @@ class LeasePulse:
 
     @property
     def seconds(self) -> float | None:
-        """How long a lease lasts; None if the worker needs none."""
+        """The length of the lease in seconds; None if the worker needs none."""
         return self._seconds
 
     def left(self) -> float:
-        """How many seconds of the lease are left; 0 if it has run out."""
+        """The seconds of the lease that are left; 0 if it has run out."""
         with self._lock:
             return 0.0 if self._seconds is None else max(0.0, self._renewed + self._seconds - time.monotonic())
 
     def renewed(self, seconds: float) -> None:
-        """The lease was renewed for this long. From the lease thread."""
+        """Tell the guards that the lease was renewed for this long. From the lease thread."""
         with self._lock:
             self._seconds, self._renewed = seconds, time.monotonic()
             for channel in self._channels:
@@ -44,6 +44,6 @@ class LeasePulse:
             self._channels.add(channel)
 
     def discard(self, channel: socket.socket) -> None:
-        """Pass nothing more on to it."""
+        """Stop passing renewals on to this socket."""
         with self._lock:
             self._channels.discard(channel)
