@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import apsw
 
+from hark import Hark
 from hark.store.sqlite import path_of
 from tests.support.inspect import query, until
 from tests.support.stores import Store
@@ -105,6 +106,18 @@ class Workers:
         """Expire the leases of all processes, none of which runs, as short ones: no worker has to wait to be sure."""
         await query(self.store, """UPDATE workers SET until = 0, info = '{"lease": 0.01}'""")
 
+    async def take_back(self, app: Hark) -> None:
+        """Expire the leases of all processes, none of which runs, and reclaim their work."""
+        await self.bury()
+        if self.store.name == "postgres":
+            app._clerk.store._quiet = 0  # the server has not just started
+
+        async def reclaimed() -> bool:
+            await app.sweep()  # the second one finds the leases as they were
+            return not await leases(self.store)
+
+        await until(reclaimed, "their work to be taken back")
+
     def __enter__(self) -> Self:
         return self
 
@@ -136,3 +149,7 @@ async def all_renewed(store: Store, begun: dict[str, int], seconds: float) -> bo
 
 async def has_workers(store: Store, number: int) -> bool:
     return len(await leases(store)) == number
+
+
+def no_step_runs(*apps: Hark) -> bool:
+    return not any(app._clerk.worker._activations._asyncio_tasks for app in apps)

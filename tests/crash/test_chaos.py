@@ -18,7 +18,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.stores import Store
 
 FULL = os.environ.get("HARK_CHAOS") == "full"
-RESTARTS, ROUND_TRIPS, PAUSE = (20, 10_000, (5.0, 40.0)) if FULL else (5, 1000, (0.5, 2.0))
+RESTARTS, ROUND_TRIPS, PAUSE = (20, 10_000, (5.0, 40.0)) if FULL else (5, 500, (0.2, 1.0))
 CLIENTS = 20
 
 

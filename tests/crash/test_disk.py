@@ -12,7 +12,7 @@ import pytest
 
 from hark import Hark, StoreUnavailable
 from tests.crash.machines import Gated, Patient
-from tests.crash.processes import Workers
+from tests.crash.processes import Workers, no_step_runs
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.inspect import query, until
 from tests.support.stores import Store
@@ -96,10 +96,6 @@ async def test_x5_fault_38_a_full_disk_is_a_clean_error_and_work_resumes_automat
     assert sorted(life.what for life in workers.trace()) == ["end 0"] * 2 + ["start 0"] * 2
     assert await query(store, "SELECT max(attempt), max(crashes), count(*) FROM instances") == [(0, 0, 3)]
     assert await query(store, "SELECT payload FROM inbox") == [('"kept"',)]
-
-
-def no_step_runs(*apps: Hark) -> bool:
-    return not any(app._clerk.worker._activations._asyncio_tasks for app in apps)
 
 
 async def leases_are_over(store: Store) -> bool:

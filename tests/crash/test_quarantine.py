@@ -10,21 +10,14 @@ import pytest
 from hark import Hark, InstanceFailed
 from tests.crash.machines import ALL, Killer
 from tests.crash.processes import Workers, gone
-from tests.support.inspect import query, until
+from tests.support.inspect import query
 from tests.support.stores import Store
 
 
 async def live_and_die(app: Hark, workers: Workers) -> None:
-    """Start another worker that the step kills, and expire its lease."""
+    """Start another worker that the step kills, and take its work back."""
     assert await gone(workers.start()) == -signal.SIGKILL
-    await workers.bury()
-    await until(lambda: reclaimed(app, workers.store), "its work to be taken back")
-
-
-async def reclaimed(app: Hark, store: Store) -> bool:
-    """Not immediately after the server has started: leases may have expired through no fault of their owners."""
-    await app.sweep()
-    return await query(store, "SELECT count(*) FROM workers") == [(0,)]
+    await workers.take_back(app)
 
 
 async def test_m5_fault_31_a_step_that_always_kills_its_worker_is_quarantined_and_says_why(

@@ -11,7 +11,7 @@ from tests.crash.processes import Workers, gone
 from tests.support.inspect import query, until
 from tests.support.stores import Store
 
-EVERY = 100_000  # µs
+EVERY = 20_000  # µs
 
 
 async def test_t2_two_workers_and_kill_9_start_one_instance_per_tick(store: Store, tmp_path: Path) -> None:

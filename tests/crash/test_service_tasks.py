@@ -19,7 +19,7 @@ async def test_b6_a_service_task_survives_kill_9_of_its_worker(store: Store, tmp
             await workers.until_traced("wait 1", first.pid)
             first.kill()
             await gone(first)
-            await workers.bury()
+            await workers.take_back(app)
             second = workers.start()
             await workers.until_traced("wait 1", second.pid)  # a lost lease is not an attempt
             workers.open_gate()

@@ -52,7 +52,7 @@ async def test_a7_a_shell_task_survives_kill_9_of_its_worker_while_it_runs_and_w
             first.kill()
             await gone(first)
             await until(lambda: not any(map(alive, lines(tmp_path / "pids")[0].split())), "the end of its processes")
-            await workers.bury()
+            await workers.take_back(app)
             second = workers.start()
             await until(lambda: shows("suspended"), "the task to wait")
             second.kill()

@@ -16,7 +16,7 @@ from hark.engine.turns import caller_errors
 from hark.store import postgres, sqlite
 from hark.store.protocol import Lost
 from tests.crash.machines import Gated, Patient
-from tests.crash.processes import Workers
+from tests.crash.processes import Workers, no_step_runs
 from tests.support.inspect import query, until
 from tests.support.proxy import Proxy, cut_before
 from tests.support.stores import Store, run_sql
@@ -49,9 +49,7 @@ async def test_x5_callers_do_not_hang_behind_an_outcome_that_waits_for_the_datab
         await workers.until_traced("start 0")
         proxy.go_away()
         workers.open_gate()
-        await until(
-            lambda: not app._clerk.worker._activations._asyncio_tasks, "the step to end"
-        )  # its outcome is queued in the clerk now
+        await until(lambda: no_step_runs(app), "the step to end")  # its outcome is queued in the clerk now
         for _ in range(3):
             with pytest.raises(StoreUnavailable, match="Nothing was stored"):
                 await app.signal(handle.id, "tick")
@@ -123,7 +121,7 @@ async def test_x5_a_call_waits_for_a_database_that_does_not_answer_only_so_long(
     proxy: Proxy, workers: Workers, monkeypatch: pytest.MonkeyPatch, call: str, outage: str
 ) -> None:
     """Connecting, asking, asking again: all of it counts. With the lease of this app each try may take 10 s."""
-    patience = 2.0
+    patience = 1.0
     monkeypatch.setattr(caller_errors, "PATIENCE", patience)
     monkeypatch.setattr(postgres, "_MAX_SILENCE", patience)
     app = Hark(proxy.url, **workers.options | {"lease": 60.0})
@@ -144,13 +142,13 @@ async def test_x5_a_call_waits_for_a_database_that_does_not_answer_only_so_long(
             proxy.cut()
         if call == "a write behind an outcome":
             workers.open_gate()
-            await until(lambda: not app._clerk.worker._activations._asyncio_tasks, "the step to end")
+            await until(lambda: no_step_runs(app), "the step to end")
         since = time.monotonic()
         if call != "a write in COMMIT":
             asked = app.get("patient") if call == "a read" else app.signal("patient", "tick")
         with pytest.raises(StoreUnavailable, match=r"does not answer|outcome is unknown") as refused:
             await asked
-        assert time.monotonic() - since < 5 * patience
+        assert time.monotonic() - since < 10 * patience
         assert "[Errno" not in str(refused.value)
         proxy.go_away()
         if call == "a write behind an outcome":

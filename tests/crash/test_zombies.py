@@ -56,40 +56,28 @@ async def parked(app: Hark, name: str, ids: list[str]) -> bool:
     return {wait.instance_id for wait in await app.waits(name=name)} == set(ids)
 
 
-async def test_m5_a_step_that_blocks_its_event_loop_past_the_lease_keeps_it(store: Store, tmp_path: Path) -> None:
-    with Workers(store, tmp_path, lease=4.0) as workers:
-        async with Hark(store.url, **workers.options) as app:
-            await app.register(*ALL)
-            workers.start()
-            workers.start()
-            await until(lambda: has_workers(store, 2), "both workers")
-            handle = await app.start(Blocking)
-            await workers.until_traced("start 0")
-            begun = await leases(store)
-            await until(lambda: all_renewed(store, begun, 5.0), "more than a lease to pass, renewed by both")
-            workers.open_gate()
-            assert await handle.result(timeout=60) == workers.trace()[0].pid
-            assert [life.what for life in workers.trace()] == ["start 0"]
-            assert not [event for event in await app.events(handle) if event.type == "reclaimed"]
-
-
-async def test_j7_a_handler_that_blocks_its_event_loop_past_the_lease_keeps_it(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["step", "handler"])
+async def test_m5_j7_a_step_or_handler_that_blocks_its_event_loop_past_the_lease_keeps_it(
+    store: Store, tmp_path: Path, what: str
+) -> None:
     dag = Dag("blocking")
     dag.task("wait", "block")
-    with Workers(store, tmp_path, lease=4.0) as workers:
+    begins = "start 0" if what == "step" else "attempt 1"
+    with Workers(store, tmp_path, lease=3.0) as workers:
         async with Hark(store.url, **workers.options) as app:
-            await app.register(dag)
+            await app.register(*ALL, dag)
             workers.start()
             workers.start()
             await until(lambda: has_workers(store, 2), "both workers")
-            job = await app.start(dag)
-            await workers.until_traced("attempt 1")
+            handle = await app.start(Blocking if what == "step" else dag)
+            await workers.until_traced(begins)
             begun = await leases(store)
-            await until(lambda: all_renewed(store, begun, 5.0), "more than a lease to pass, renewed by both")
+            await until(lambda: all_renewed(store, begun, 3.5), "more than a lease to pass, renewed by both")
             workers.open_gate()
-            assert await job.result(timeout=60) == {"wait": workers.trace()[0].pid}
-            assert [life.what for life in workers.trace()] == ["attempt 1"]
-            assert not [event for event in await app.events(job) if event.type == "reclaimed"]
+            pid = workers.trace()[0].pid
+            assert await handle.result(timeout=60) == (pid if what == "step" else {"wait": pid})
+            assert [life.what for life in workers.trace()] == [begins]
+            assert not [event for event in await app.events(handle) if event.type == "reclaimed"]
 
 
 async def test_fault_28_two_workers_with_the_same_host_name_and_pid_leave_each_other_alone(

@@ -58,24 +58,28 @@ class Server:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("verb", "body", "result"), [
-    ("resolve", {"ok": True}, {"verdict": {"ok": True}}),
-    ("reject", {"error": "not today"}, {"refused": "not today"}),
-])  # fmt: skip
-async def test_a7_a_question_of_a_workflow_survives_kill_9_and_is_answered_over_http(
-    store: Store, tmp_path: Path, verb: str, body: Any, result: Any
+async def test_a7_questions_of_workflows_survive_kill_9_and_are_answered_over_http(
+    store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "shop.py").write_text(CODE % (store.url, store.options | {"lease": 2.0}))
+    answers: dict[str, tuple[str, Any, Any]] = {
+        "d-1": ("resolve", {"ok": True}, {"verdict": {"ok": True}}),
+        "d-2": ("reject", {"error": "not today"}, {"refused": "not today"}),
+    }
     server = Server(tmp_path)
     await server.start()
-    started = await server.http.post("/instances", json={"definition": "deploy", "input": {"ref": "v1"}, "id": "d-1"})
-    assert started.status_code == 201
-    [question] = (await server.get("/awakeables?status=PENDING", lambda found: found["items"]))["items"]
-    assert (question["title"], question["instance_id"]) == ("Deploy v1?", "d-1")
+    for id in answers:
+        started = await server.http.post("/instances", json={"definition": "deploy", "input": {"ref": id}, "id": id})
+        assert started.status_code == 201
+    asked = (await server.get("/awakeables?status=PENDING", lambda found: len(found["items"]) == 2))["items"]
+    assert {one["instance_id"]: one["title"] for one in asked} == {"d-1": "Deploy d-1?", "d-2": "Deploy d-2?"}
     await server.end(signal.SIGKILL)
     await server.start()
-    answer = await server.http.post(f"/awakeables/{question['id']}/{verb}", json=body)
-    assert answer.status_code == 200, answer.text
-    done = await server.get("/instances/d-1", lambda found: found["status"] == "done")
-    assert done["result"] == result
+    for question in asked:
+        id = question["instance_id"]
+        verb, body, result = answers[id]
+        answer = await server.http.post(f"/awakeables/{question['id']}/{verb}", json=body)
+        assert answer.status_code == 200, answer.text
+        done = await server.get(f"/instances/{id}", lambda found: found["status"] == "done")
+        assert done["result"] == result
     assert await server.end(signal.SIGTERM) == 0

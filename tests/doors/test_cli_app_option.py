@@ -1,11 +1,15 @@
 """D4: `--app`: an app that cannot be loaded is one line that says what to correct, and where."""
 
+import importlib
 import os
+import sys
+from contextlib import chdir
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from tests.doors.support_cli import run_process
+from tests.doors.support_cli import run_cli, run_process
 
 HINT = "Write it as module:app, and run the command in the folder of the module."
 HARK_APP = "from hark import Hark\n\nmain = Hark()\n"
@@ -15,7 +19,11 @@ def refusal(folder: Path, given: str, **files: str) -> str:
     """What `--app` with this value says in a folder with these modules, without what all refusals begin with."""
     for name, source in files.items():
         (folder / f"{name}.py").write_text(source)
-    line = run_process("worker", "--app", given, "--db", "sqlite://", cwd=folder).error_line(2)
+    importlib.invalidate_caches()
+    with chdir(folder), patch.object(sys, "path", [*sys.path]):
+        line = run_cli("worker", "--app", given, "--db", "sqlite://").error_line(2)
+    for name in files:
+        sys.modules.pop(name, None)
     return line.removeprefix(f"hark: --app {given} cannot be loaded: ")
 
 

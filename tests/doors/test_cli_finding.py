@@ -57,8 +57,8 @@ def test_d4_instances_are_found_by_tags_key_and_time(orders: Cli) -> None:
         (("--key-prefix", ""), "empty"),
     ],
 )
-def test_d4_a_malformed_filter_is_a_usage_error(orders: Cli, words: tuple[str, ...], says: str) -> None:
-    assert says in orders("instance", "list", *words).error_line(2)
+def test_d4_a_malformed_filter_is_a_usage_error(cli: Cli, words: tuple[str, ...], says: str) -> None:
+    assert says in cli("instance", "list", *words).error_line(2)
 
 
 def test_d4_a_list_is_complete_although_its_pages_end_early(orders: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,6 @@ def test_x4_closed_streams_cause_no_traceback(where: list[str], closed: str) -> 
 
 def test_x4_arguments_that_are_not_utf8_are_refused(where: list[str], tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"\xff\xfe")
-    assert "--file" in run_process("signal", "a", "b", "--file", str(tmp_path / "latin"), *where).error_line(2)
+    assert "--file" in run_cli("signal", "a", "b", "--file", str(tmp_path / "latin"), *where).error_line(2)
     assert "surrogate" in run_process("signal", "a", os.fsdecode(b"\xff"), *where).error_line(2)
-    assert run_process("signal", "a", "b", "--payload", os.fsdecode(b"\xff"), *where).code == 2
+    assert run_cli("signal", "a", "b", "--payload", os.fsdecode(b"\xff"), *where).code == 2

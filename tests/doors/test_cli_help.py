@@ -1,15 +1,20 @@
 """D4: `--help` and completion: grouped, whole, plain without a terminal; statuses and definitions are completed."""
 
 import inspect
+import io
+import os
 import re
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import typer
 
 from hark import Done, Hark, Machine, step
 from hark.doors.cli.main import cli as root
+from hark.doors.cli.main import run
 from tests.doors.support_cli import run_cli, run_process, store_options
 from tests.doors.test_cli_process import COMMANDS, on_a_terminal
 from tests.support.stores import Store
@@ -97,9 +102,8 @@ def test_d4_no_help_text_is_taken_for_markup_on_a_terminal() -> None:
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
 def test_d4_completion_knows_the_commands(name: str) -> None:
-    environment = {
-        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"
-    }  # otherwise it detects the shell from its parent processes
+    # Otherwise it detects the shell from its parent processes.
+    environment = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     result = run_process("--show-completion", name, env=environment)
     assert result.code == 0
     assert "_HARK_COMPLETE" in result.out
@@ -123,9 +127,14 @@ def test_d4_completion_is_installed_for_the_given_shell(tmp_path: Path) -> None:
 def completed(*words: str, **environment: str) -> list[str]:
     """What the shell offers for the last word."""
     line = {"COMP_WORDS": " ".join(["hark", *words]), "COMP_CWORD": str(len(words))}
-    result = run_process(env={"_HARK_COMPLETE": "complete_bash", **line, **environment})
-    assert (result.code, result.err) == (0, "")
-    return result.out.split()
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.dict(os.environ, {"_HARK_COMPLETE": "complete_bash", **line, **environment}),
+        redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit, match="0"),
+    ):  # fmt: skip
+        run([])
+    assert err.getvalue() == ""
+    return out.getvalue().split()
 
 
 class Checkout(Machine):

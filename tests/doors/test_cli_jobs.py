@@ -261,15 +261,14 @@ def test_a_job_runs_on_a_server(sqlite_store: Store, tmp_path: Path) -> None:
             done = run_process("job", "run", jobs.file(QUICK), *remote)
             assert done.code == 0, done
             assert "✓ b [completed]" in done.out
-            waits = run_process("job", "run", jobs.file(APPROVAL), "--id", "s-1", "--json", *remote)
+            waits = run_cli("job", "run", jobs.file(APPROVAL), "--id", "s-1", "--json", *remote)
             assert waits.code == 75, waits
             assert json.loads(waits.out)["state"]["tasks"]["verify"]["status"] == "suspended"
-            assert "✓ verify [suspended] [gate: user_approval]" in run_process("job", "status", "s-1", *remote).out
-            assert "build | building" in run_process("job", "logs", "s-1", *remote).out
-            bad = run_process("job", "run", jobs.file("name: bad\ntasks: []\n"), *remote)
-            assert bad.code == 2
-            assert len(run_process("job", "list", "--json", *remote).json) == 2
-            assert run_process("job", "cancel", "s-1", *remote).code == 0
+            assert "✓ verify [suspended] [gate: user_approval]" in run_cli("job", "status", "s-1", *remote).out
+            assert "build | building" in run_cli("job", "logs", "s-1", *remote).out
+            assert run_cli("job", "run", jobs.file("name: bad\ntasks: []\n"), *remote).code == 2
+            assert len(run_cli("job", "list", "--json", *remote).json) == 2
+            assert run_cli("job", "cancel", "s-1", *remote).code == 0
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(100)

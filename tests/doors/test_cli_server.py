@@ -2,6 +2,7 @@
 
 import http.server
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -215,6 +216,7 @@ def test_d4_another_kind_of_server_is_reported_as_such(tmp_path: Path) -> None:
         other.server_close()
 
 
-def test_d1_a_port_that_is_taken_is_refused(server_cli: ServerCli) -> None:
-    port = server_cli.url.rpartition(":")[2]
-    assert "Cannot listen on" in run_cli("serve", "--port", port, *store_options(server_cli.store)).error_line(2)
+def test_d1_a_port_that_is_taken_is_refused(sqlite_store: Store) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert "Cannot listen on" in run_cli("serve", "--port", port, *store_options(sqlite_store)).error_line(2)

@@ -16,9 +16,10 @@ def test_two_agents_a_person_and_a_command_work_on_an_article(tmp_path: Path) ->
     command = [sys.executable, "-u", str(RUN)]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
-        lines = [first.stdout.readline() for _ in range(2)]
+        lines = [first.stdout.readline() for _ in range(3)]
         assert lines[1] == "Publish Durable agents? Answer with:\n"
         first.send_signal(signal.SIGINT)
+        assert "run it again" in first.communicate(timeout=100)[0]
     done = subprocess.run([*command, "--yes"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert "goes on" in done.stdout

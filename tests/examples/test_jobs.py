@@ -15,6 +15,7 @@ import pytest
 
 from hark import load_job
 from hark.testing import Harness
+from tests.doors.support_cli import run_cli
 
 pytestmark = pytest.mark.slow
 
@@ -24,14 +25,13 @@ Hark = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def hark(tmp_path: Path) -> Hark:
+def hark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hark:
     """Run `hark` in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
 
     def run(*words: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [str(BIN / "hark"), *words], cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False
-        )
-        return done.returncode, done.stdout + done.stderr
+        done = run_cli(*words)
+        return done.code, done.out + done.err
 
     return run
 
@@ -55,6 +55,7 @@ def until(hark: Hark, says: str, *words: str) -> str:
         if re.search(says, out):
             return out
         assert time.monotonic() < end, out
+        time.sleep(0.05)
 
 
 def question(hark: Hark, job: str) -> Any:

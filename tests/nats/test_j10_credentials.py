@@ -14,6 +14,7 @@ import nkeys
 import pytest
 
 from hark import Hark, InvalidInput, Nats
+from hark.engine.nats.connection import Connection
 from hark.engine.nats.report import read_report
 from hark.model.nats import NatsReport, at_url
 from tests.nats.support import Collector, until_collected, until_reader
@@ -167,7 +168,7 @@ PERMISSIONS = re.compile(r"^\| (publish|subscribe) \| (.+) \|$", re.MULTILINE)
 
 
 async def test_j10_a_user_with_the_permissions_of_the_guide_can_do_everything(
-    sqlite_store: Store, tmp_path: Path
+    sqlite_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "nats.md").read_text("utf-8")
     allowed = {verb: re.findall("`([^`]+)`", subjects) for verb, subjects in PERMISSIONS.findall(guide)}
@@ -193,6 +194,7 @@ async def test_j10_a_user_with_the_permissions_of_the_guide_can_do_everything(
                 return bool((await client.state()).messages == 0)
 
             await until(is_empty, "what was read to be removed", 30)
+        monkeypatch.setitem(Connection.request.__kwdefaults__, "timeout", 1.0)
         report = await read_report(Nats(server.url, user="less", password="x"))
         assert report.problem == (
             'the user may not publish to "$JS.API.STREAM.INFO.KV_signals". Give the user the permissions in '

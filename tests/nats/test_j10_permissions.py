@@ -9,7 +9,7 @@ import nats
 import pytest
 
 from hark import Dag, Hark, Nats
-from hark.engine.nats import bridge, connection, reader
+from hark.engine.nats import bridge, connection, election, reader
 from hark.engine.nats.failures import Denial, read_denial
 from tests.nats.support import Collector, until_collected, until_reader
 from tests.support.inspect import until
@@ -63,6 +63,7 @@ async def test_j10_a_missing_permission_is_logged_once_and_not_with_each_connect
     monkeypatch.setattr(connection, "_REQUEST", 0.2)
     monkeypatch.setitem(connection.Connection.request.__kwdefaults__, "timeout", 0.2)
     monkeypatch.setattr(reader, "_SILENT", 0.3)
+    monkeypatch.setattr(election, "_ASK", 0.2)
     monkeypatch.setattr(bridge, "_TRY_AGAIN", 0.1)
     monkeypatch.setattr(bridge, "_LONGEST_PAUSE", 0.1)
     attempts = count_reports(monkeypatch)

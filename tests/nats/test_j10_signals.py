@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hark import Await, Dag, Done, Hark, Machine, Nats, step
+from hark.engine.nats import reader
 from hark.engine.nats.connection import Connection
 from hark.engine.nats.keys import signal_key
 from tests.nats.support import (
@@ -181,8 +182,15 @@ async def put_raw(server: NatsServer, *subjects: bytes) -> None:
 
 @pytest.mark.parametrize("first", [True, False], ids=["first", "behind others"])
 async def test_j10_a_key_that_the_client_cannot_read_does_not_block_those_behind_it(
-    sqlite_store: Store, nats_server: NatsServer, bucket: str, first: bool, caplog: pytest.LogCaptureFixture
+    sqlite_store: Store,
+    nats_server: NatsServer,
+    bucket: str,
+    first: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(reader, "_HEARTBEAT", 0.2)
+    monkeypatch.setattr(reader, "_SILENT", 0.6)
     app = make(sqlite_store, nats_server, bucket)
     app.register(Collector)
     async with app, plain_client(nats_server.url, bucket) as client:

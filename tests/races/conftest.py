@@ -1,5 +1,6 @@
 """A stage with two sides for every race: one per file, emptied before each test."""
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
@@ -31,6 +32,14 @@ async def shared_stage(schema: Store, make_rules: Callable[[], Rules]) -> AsyncI
 
 
 @pytest.fixture
+def fates() -> Iterator[set[bool]]:
+    """What became of one side: in some interleavings this, in others that."""
+    fates: set[bool] = set()
+    yield fates
+    assert fates == {False, True}
+
+
+@pytest.fixture
 def one_calls() -> bool:
     """Whether acts are one call if they can be; see `IN_BOTH_WAYS`."""
     return False
@@ -43,3 +52,8 @@ async def stage(shared_stage: Stage, postgres: Postgres, one_calls: bool) -> Asy
     with no_deadlock(shared_stage, postgres):
         yield shared_stage
     assert bool(shared_stage.in_one_call) is one_calls, "the second run must differ from the first"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if inspect.isasyncgenfunction(getattr(item, "obj", None)):
+        raise pytest.UsageError(f"{item.nodeid} would never run: a race needs @race().")

@@ -1,17 +1,24 @@
 """The advance turn is one statement that locks, fences, updates and writes the events (X2, S3)."""
 
+from collections.abc import Callable
+
 import pytest
 
 from hark.kernel.fast.advance_turn import are_advances
 from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim, Request
-from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from hark.model.decisions import JournalLine, Proceed
-from tests.support.postgres import Postgres
-from tests.support.stage import Duel, Stage, no_deadlock, part
+from tests.support.stage import Duel, Race, Stage, part, race
 from tests.support.turns import advance, capacity, done, on, park
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+TAKE: dict[str, Callable[[Claim], Request]] = {
+    "cancel": lambda claim: Cancel(target=claim.id),
+    "reclaim": lambda claim: Reclaim(owners=["worker"]),
+    "hand back": lambda claim: HandBack(claims=[claim]),
+}
 
 
 async def _two(stage: Stage) -> tuple[Claim, Claim]:
@@ -32,91 +39,58 @@ async def _events(stage: Stage, id: str) -> int:
     return int(await stage.eye.fetchval("SELECT count(*) FROM events WHERE instance_id = $1 AND type = 'next'", id))
 
 
+@pytest.mark.parametrize("take", TAKE.values(), ids=TAKE)
+@race(every=True)
 async def test_x2_an_advance_turn_concurrent_with_a_cancel_reclaim_or_hand_back_fences_what_was_taken(
-    stage: Stage,
-) -> None:
-    def cancel(claim: Claim) -> Request:
-        return Cancel(target=claim.id)
-
-    def reclaim(claim: Claim) -> Request:
-        return Reclaim(owners=["worker"])
-
-    def hand_back(claim: Claim) -> Request:
-        return HandBack(claims=[claim])
-
-    for take in (cancel, reclaim, hand_back):
-        fates = set()
-
-        async def prepare(take=take, fates=fates) -> Duel:  # type: ignore[no-untyped-def]
-            a, b = await _two(stage)
-            late = _plain(b, a)
-
-            async def check(taking: TurnResult, running: TurnResult) -> None:
-                fates.add(late[1].fenced)
-                for commit in late:
-                    id, fenced = commit.claim.id, commit.fenced
-                    assert commit.result is (None if fenced else True)
-                    assert await _events(stage, id) == (0 if fenced else 1), "a fenced outcome has no event"
-                    row = (await stage.content()).instances[id]
-                    assert (row.step == "after-next") is not fenced
-                assert [c.claim.id for c in running.ran_ahead] == [c.claim.id for c in late if not c.fenced]
-                if take is not reclaim:
-                    assert not late[0].fenced, "the other outcome is not affected"
-
-            return Duel(part(take(a)), part(*late, plain=True), check)
-
-        await stage.explore(prepare, every=True)
-        assert fates == {True, False}, take.__name__
+    stage: Stage, take: Callable[[Claim], Request], fates: set[bool]
+) -> Race:
+    a, b = await _two(stage)
+    late = _plain(b, a)
+    _, running = yield Duel(part(take(a)), part(*late, plain=True))
+    fates.add(late[1].fenced)
+    for commit in late:
+        id, fenced = commit.claim.id, commit.fenced
+        assert commit.result is (None if fenced else True)
+        assert await _events(stage, id) == (0 if fenced else 1), "a fenced outcome has no event"
+        row = (await stage.content()).instances[id]
+        assert (row.step == "after-next") is not fenced
+    assert [c.claim.id for c in running.ran_ahead] == [c.claim.id for c in late if not c.fenced]
+    if not isinstance(take(a), Reclaim):
+        assert not late[0].fenced, "the other outcome is not affected"
 
 
+@race(every=True)
 async def test_s3_a_signal_concurrent_with_an_advance_turn_is_read_by_it_or_by_the_park(
-    stage: Stage, postgres: Postgres
-) -> None:
+    stage: Stage, fates: set[bool]
+) -> Race:
     """One turn delivers to both, and the advance turn has them in another order: the turns do not deadlock."""
-    seen = set()
-
-    async def prepare() -> Duel:
-        a, b = await _two(stage)
-        late = _plain(b, a)
-        signals = [Deliver(target=id, name="go", payload=f'"{id}"') for id in ("b", "a")]
-
-        async def check(delivering: TurnResult, running: TurnResult) -> None:
-            assert not any(commit.fenced for commit in late)
-            seen.add(bool(running.inboxes))
-            if running.inboxes:
-                assert {id: [row.payload for row in rows] for id, rows in running.inboxes.items()} == {
-                    "a": ['"a"'], "b": ['"b"'],
-                }  # fmt: skip
-            for commit in late:
-                commit.claim.run_ahead(commit.decision, running.now, running.inboxes.get(commit.claim.id))
-            await stage.one.run(*[park(commit.claim, on("go")) for commit in late])
-            claims = await stage.claim(room=2)
-            assert {claim.id: [row.payload for row in claim.inbox] for claim in claims} == {"a": ['"a"'], "b": ['"b"']}
-
-        return Duel(part(*signals), part(*late, plain=True), check)
-
-    with no_deadlock(stage, postgres):
-        await stage.explore(prepare, every=True)
-    assert seen == {True, False}
+    a, b = await _two(stage)
+    late = _plain(b, a)
+    signals = [Deliver(target=id, name="go", payload=f'"{id}"') for id in ("b", "a")]
+    _, running = yield Duel(part(*signals), part(*late, plain=True))
+    assert not any(commit.fenced for commit in late)
+    fates.add(bool(running.inboxes))
+    if running.inboxes:
+        assert {id: [row.payload for row in rows] for id, rows in running.inboxes.items()} == {
+            "a": ['"a"'], "b": ['"b"'],
+        }  # fmt: skip
+    for commit in late:
+        commit.claim.run_ahead(commit.decision, running.now, running.inboxes.get(commit.claim.id))
+    await stage.one.run(*[park(commit.claim, on("go")) for commit in late])
+    claims = await stage.claim(room=2)
+    assert {claim.id: [row.payload for row in claim.inbox] for claim in claims} == {"a": ['"a"'], "b": ['"b"']}
 
 
-async def test_an_advance_turn_does_not_wait_for_the_row_of_a_fenced_outcome(stage: Stage, postgres: Postgres) -> None:
+@race(every=True)
+async def test_an_advance_turn_does_not_wait_for_the_row_of_a_fenced_outcome(stage: Stage) -> Race:
     """It has locked the rows that moved: waiting for a lower id would break the lock order (invariant 3)."""
-
-    async def prepare() -> Duel:
-        a, b = await _two(stage)
-        late = _plain(a, b)
-        await stage.two.run(HandBack(claims=[a]))
-        signals = [Deliver(target=id, name="go", payload="1") for id in ("a", "b")]
-
-        async def check(delivering: TurnResult, running: TurnResult) -> None:
-            assert [commit.fenced for commit in late] == [True, False]
-            assert [await _events(stage, id) for id in ("a", "b")] == [0, 1]
-
-        return Duel(part(*signals), part(*late, plain=True), check)
-
-    with no_deadlock(stage, postgres):
-        await stage.explore(prepare, every=True)
+    a, b = await _two(stage)
+    late = _plain(a, b)
+    await stage.two.run(HandBack(claims=[a]))
+    signals = [Deliver(target=id, name="go", payload="1") for id in ("a", "b")]
+    yield Duel(part(*signals), part(*late, plain=True))
+    assert [commit.fenced for commit in late] == [True, False]
+    assert [await _events(stage, id) for id in ("a", "b")] == [0, 1]
 
 
 async def test_m2_an_advance_turn_writes_the_same_rows_as_a_full_turn(stage: Stage) -> None:

@@ -3,11 +3,10 @@
 import pytest
 
 from hark.kernel.requests import Message, Publish, RetryInstance, SettleAwakeable, SetVariables
-from hark.kernel.result import TurnResult
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, NoTarget
 from tests.support.bpmn_stage import BpmnStage, deployment
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import Duel, Race, Stage, part, race
 from tests.support.turns import MINUTE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -50,168 +49,122 @@ def answer(awakeable: str, value: int = 1) -> SettleAwakeable:
     return SettleAwakeable(settle=Settle(awakeable, "RESOLVED", f'{{"answer": {value}}}'))
 
 
-async def test_b5_fault_59_a_signal_against_the_answer_of_its_host_takes_one_way(processes: BpmnStage) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await processes.deploy(hosted(USER, SIGNAL), DEFINITIONS)
-        await processes.resting("x", COUNTS)
-        settle, publish = answer(await processes.awakeable("x")), Publish(name="stop")
-
-        async def check(answering: TurnResult, publishing: TurnResult) -> None:
-            await processes.settle()
-            status, variables = await processes.seen("x")
-            assert (status, variables["ended"] + variables["edged"]) == ("done", 1), variables
-            assert publish.result == 1  # neither has removed the subscription yet
-            assert not isinstance(settle.result, Exception)
-
-        return Duel(part(settle), part(publish), check)
-
-    await stage.explore(prepare)
+@race()
+async def test_b5_fault_59_a_signal_against_the_answer_of_its_host_takes_one_way(
+    stage: Stage, processes: BpmnStage
+) -> Race:
+    await processes.deploy(hosted(USER, SIGNAL), DEFINITIONS)
+    await processes.resting("x", COUNTS)
+    settle, publish = answer(await processes.awakeable("x")), Publish(name="stop")
+    yield Duel(part(settle), part(publish))
+    await processes.settle()
+    status, variables = await processes.seen("x")
+    assert (status, variables["ended"] + variables["edged"]) == ("done", 1), variables
+    assert publish.result == 1  # neither has removed the subscription yet
+    assert not isinstance(settle.result, Exception)
 
 
+@race(deep=True)
 async def test_b5_fault_59_a_signal_against_the_commit_that_completes_its_host_is_ignored(
+    stage: Stage,
     processes: BpmnStage,
-) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await processes.deploy(hosted(USER, SIGNAL), DEFINITIONS)
-        await processes.resting("x", COUNTS)
-        await stage.one.run(answer(await processes.awakeable("x")))
-        completes, publish = await processes.decided(await processes.claim()), Publish(name="stop")
-
-        async def check(completing: TurnResult, publishing: TurnResult) -> None:
-            await processes.settle()
-            assert await processes.seen("x") == ("done", {"ended": 1, "edged": 0, "answer": 1})
-            assert publish.result in (0, 1)
-
-        return Duel(part(completes), part(publish), check)
-
-    await stage.explore(prepare, deep=True)
+) -> Race:
+    await processes.deploy(hosted(USER, SIGNAL), DEFINITIONS)
+    await processes.resting("x", COUNTS)
+    await stage.one.run(answer(await processes.awakeable("x")))
+    completes, publish = await processes.decided(await processes.claim()), Publish(name="stop")
+    yield Duel(part(completes), part(publish))
+    await processes.settle()
+    assert await processes.seen("x") == ("done", {"ended": 1, "edged": 0, "answer": 1})
+    assert publish.result in (0, 1)
 
 
+@race(deep=True)
 async def test_b5_a_signal_that_does_not_interrupt_against_the_commit_of_an_earlier_one_comes_too(
+    stage: Stage,
     processes: BpmnStage,
-) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await processes.deploy(hosted(USER, SIGNAL, interrupting=False), DEFINITIONS)
-        await processes.resting("x", COUNTS)
-        await stage.one.run(Publish(name="stop"))
-        first, publish = await processes.decided(await processes.claim()), Publish(name="stop")
-
-        async def check(handling: TurnResult, publishing: TurnResult) -> None:
-            assert publish.result == 1
-            await processes.settle()
-            _, variables = await processes.seen("x")
-            assert variables == {"ended": 0, "edged": 2}
-
-        return Duel(part(first), part(publish), check)
-
-    await stage.explore(prepare, deep=True)
+) -> Race:
+    await processes.deploy(hosted(USER, SIGNAL, interrupting=False), DEFINITIONS)
+    await processes.resting("x", COUNTS)
+    await stage.one.run(Publish(name="stop"))
+    first, publish = await processes.decided(await processes.claim()), Publish(name="stop")
+    yield Duel(part(first), part(publish))
+    assert publish.result == 1
+    await processes.settle()
+    _, variables = await processes.seen("x")
+    assert variables == {"ended": 0, "edged": 2}
 
 
-async def test_b4_fault_59_a_timer_against_the_answer_of_a_user_task_takes_one_way(processes: BpmnStage) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await processes.deploy(hosted(USER, TIMER), DEFINITIONS)
-        await processes.resting("x", COUNTS)
-        settle = answer(await processes.awakeable("x"))
-        stage.clock.advance(MINUTE)
-
-        async def check(answering: TurnResult, sweeping: TurnResult) -> None:
-            await processes.settle()
-            status, variables = await processes.seen("x")
-            assert (status, variables["ended"] + variables["edged"]) == ("done", 1), variables
-            assert not isinstance(settle.result, Exception)
-
-        return Duel(part(settle), part(sweep=True), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_b4_fault_59_a_timer_against_the_answer_of_a_user_task_takes_one_way(
+    stage: Stage, processes: BpmnStage
+) -> Race:
+    await processes.deploy(hosted(USER, TIMER), DEFINITIONS)
+    await processes.resting("x", COUNTS)
+    settle = answer(await processes.awakeable("x"))
+    stage.clock.advance(MINUTE)
+    yield Duel(part(settle), part(sweep=True))
+    await processes.settle()
+    status, variables = await processes.seen("x")
+    assert (status, variables["ended"] + variables["edged"]) == ("done", 1), variables
+    assert not isinstance(settle.result, Exception)
 
 
-async def test_b6_of_two_answers_to_a_user_task_one_counts(processes: BpmnStage) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await processes.deploy(hosted(USER, SIGNAL), DEFINITIONS)
-        await processes.resting("x", COUNTS)
-        awakeable = await processes.awakeable("x")
-        answers = [answer(awakeable, value) for value in (1, 2)]
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            await processes.settle()
-            [counts] = [value for value, each in enumerate(answers, 1) if not isinstance(each.result, AlreadySettled)]
-            assert await processes.seen("x") == ("done", {"ended": 1, "edged": 0, "answer": counts})
-
-        return Duel(part(answers[0]), part(answers[1]), check)
-
-    await stage.explore(prepare)
+@race()
+async def test_b6_of_two_answers_to_a_user_task_one_counts(stage: Stage, processes: BpmnStage) -> Race:
+    await processes.deploy(hosted(USER, SIGNAL), DEFINITIONS)
+    await processes.resting("x", COUNTS)
+    awakeable = await processes.awakeable("x")
+    answers = [answer(awakeable, value) for value in (1, 2)]
+    yield Duel(part(answers[0]), part(answers[1]))
+    await processes.settle()
+    [counts] = [value for value, each in enumerate(answers, 1) if not isinstance(each.result, AlreadySettled)]
+    assert await processes.seen("x") == ("done", {"ended": 1, "edged": 0, "answer": counts})
 
 
+@race(deep=True)
 async def test_b3_fault_60_a_broadcast_against_the_commit_that_subscribes_is_in_or_out(
+    stage: Stage,
     processes: BpmnStage,
-) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await processes.deploy(hosted(USER, SIGNAL), DEFINITIONS)
-        subscribes, publish = await processes.begun("x", COUNTS), Publish(name="stop", payload='{"said": true}')
-
-        async def check(subscribing: TurnResult, publishing: TurnResult) -> None:
-            await processes.settle()
-            status, variables = await processes.seen("x")
-            assert variables == {"ended": 0, "edged": publish.result, **({"said": True} if publish.result else {})}
-            assert (status == "done") == bool(publish.result)
-
-        return Duel(part(subscribes), part(publish), check)
-
-    await stage.explore(prepare, deep=True)
+) -> Race:
+    await processes.deploy(hosted(USER, SIGNAL), DEFINITIONS)
+    subscribes, publish = await processes.begun("x", COUNTS), Publish(name="stop", payload='{"said": true}')
+    yield Duel(part(subscribes), part(publish))
+    await processes.settle()
+    status, variables = await processes.seen("x")
+    assert variables == {"ended": 0, "edged": publish.result, **({"said": True} if publish.result else {})}
+    assert (status == "done") == bool(publish.result)
 
 
+@race(deep=True)
 async def test_b4_b5_a_message_against_the_signal_that_interrupts_its_receiver_takes_one_way(
+    stage: Stage,
     processes: BpmnStage,
-) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await processes.deploy(hosted(RECEIVE, SIGNAL), DEFINITIONS)
-        await processes.resting("x", COUNTS, correlation_key="k")
-        await stage.one.run(Publish(name="stop"))
-        interrupts = await processes.decided(await processes.claim())
-        message = Message(name="paid", key="k", payload='{"amount": 3}')
-
-        async def check(interrupting: TurnResult, sending: TurnResult) -> None:
-            await processes.settle()
-            assert message.result == "x" or isinstance(message.result, NoTarget)
-            assert await processes.seen("x") == ("done", {"ended": 0, "edged": 1})
-
-        return Duel(part(interrupts), part(message), check)
-
-    await stage.explore(prepare, deep=True)
+) -> Race:
+    await processes.deploy(hosted(RECEIVE, SIGNAL), DEFINITIONS)
+    await processes.resting("x", COUNTS, correlation_key="k")
+    await stage.one.run(Publish(name="stop"))
+    interrupts = await processes.decided(await processes.claim())
+    message = Message(name="paid", key="k", payload='{"amount": 3}')
+    yield Duel(part(interrupts), part(message))
+    await processes.settle()
+    assert message.result == "x" or isinstance(message.result, NoTarget)
+    assert await processes.seen("x") == ("done", {"ended": 0, "edged": 1})
 
 
-async def test_b4_b5_a_message_and_an_interrupting_signal_at_once_take_one_way(processes: BpmnStage) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await processes.deploy(hosted(RECEIVE, SIGNAL), DEFINITIONS)
-        await processes.resting("x", COUNTS, correlation_key="k")
-        message, publish = Message(name="paid", key="k", payload='{"amount": 3}'), Publish(name="stop")
-
-        async def check(sending: TurnResult, publishing: TurnResult) -> None:
-            await processes.settle()
-            status, variables = await processes.seen("x")
-            assert (status, variables["ended"] + variables["edged"]) == ("done", 1), variables
-            assert ("amount" in variables) == (variables["ended"] == 1)
-            assert (message.result, publish.result) == ("x", 1)
-
-        return Duel(part(message), part(publish), check)
-
-    await stage.explore(prepare)
+@race()
+async def test_b4_b5_a_message_and_an_interrupting_signal_at_once_take_one_way(
+    stage: Stage, processes: BpmnStage
+) -> Race:
+    await processes.deploy(hosted(RECEIVE, SIGNAL), DEFINITIONS)
+    await processes.resting("x", COUNTS, correlation_key="k")
+    message, publish = Message(name="paid", key="k", payload='{"amount": 3}'), Publish(name="stop")
+    yield Duel(part(message), part(publish))
+    await processes.settle()
+    status, variables = await processes.seen("x")
+    assert (status, variables["ended"] + variables["edged"]) == ("done", 1), variables
+    assert ("amount" in variables) == (variables["ended"] == 1)
+    assert (message.result, publish.result) == ("x", 1)
 
 
 STUCK = f"""
@@ -220,28 +173,21 @@ STUCK = f"""
 """
 
 
-async def test_b10_a_retry_against_set_variables_loses_neither(processes: BpmnStage) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await processes.deploy(STUCK)
-        await processes.resting("x")
-        assert (await processes.seen("x"))[0] == "failed"
-        again, correct = RetryInstance(target="x"), SetVariables(target="x", payload='{"x": 1}')
-
-        async def check(retrying: TurnResult, correcting: TurnResult) -> None:
-            assert (again.result, correct.result) == ("x", "x")
-            await processes.settle()
-            status, variables = await processes.seen("x")
-            assert variables["x"] == 1
-            if status == "failed":  # it was retried, and failed again, before the variables were set
-                await stage.one.run(RetryInstance(target="x"))
-                await processes.settle()
-            assert await processes.seen("x") == ("done", {"x": 1, "sum": 2})
-
-        return Duel(part(again), part(correct), check)
-
-    await stage.explore(prepare)
+@race()
+async def test_b10_a_retry_against_set_variables_loses_neither(stage: Stage, processes: BpmnStage) -> Race:
+    await processes.deploy(STUCK)
+    await processes.resting("x")
+    assert (await processes.seen("x"))[0] == "failed"
+    again, correct = RetryInstance(target="x"), SetVariables(target="x", payload='{"x": 1}')
+    yield Duel(part(again), part(correct))
+    assert (again.result, correct.result) == ("x", "x")
+    await processes.settle()
+    status, variables = await processes.seen("x")
+    assert variables["x"] == 1
+    if status == "failed":  # it was retried, and failed again, before the variables were set
+        await stage.one.run(RetryInstance(target="x"))
+        await processes.settle()
+    assert await processes.seen("x") == ("done", {"x": 1, "sum": 2})
 
 
 STARTED = """
@@ -250,39 +196,26 @@ STARTED = """
 """
 
 
+@race()
 async def test_b3_fault_61_two_processes_that_deploy_one_file_give_one_instance_per_start_event(
+    stage: Stage,
     processes: BpmnStage,
-) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await stage.eye.execute("DELETE FROM definitions WHERE name = 'p'")
-        for side in (stage.one, stage.two):
-            side.catalog.pop("p", None)
-        deploys = [deployment(STARTED, DEFINITIONS) for _ in range(2)]
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            assert [deploy.result for deploy in deploys] == [[1], [1]]
-            await stage.one.run(Publish(name="stop"))
-            await processes.settle()
-            assert len((await stage.content()).instances) == 1
-
-        return Duel(part(deploys[0]), part(deploys[1]), check)
-
-    await stage.explore(prepare)
+) -> Race:
+    await stage.eye.execute("DELETE FROM definitions WHERE name = 'p'")
+    for side in (stage.one, stage.two):
+        side.catalog.pop("p", None)
+    deploys = [deployment(STARTED, DEFINITIONS) for _ in range(2)]
+    yield Duel(part(deploys[0]), part(deploys[1]))
+    assert [deploy.result for deploy in deploys] == [[1], [1]]
+    await stage.one.run(Publish(name="stop"))
+    await processes.settle()
+    assert len((await stage.content()).instances) == 1
 
 
-async def test_b3_fault_61_two_senders_of_a_signal_start_one_instance_each(processes: BpmnStage) -> None:
-    stage = processes.stage
-
-    async def prepare() -> Duel:
-        await processes.deploy(STARTED, DEFINITIONS)
-        sends = [Publish(name="stop") for _ in range(2)]
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            await processes.settle()
-            assert len((await stage.content()).instances) == 2
-
-        return Duel(part(sends[0]), part(sends[1]), check)
-
-    await stage.explore(prepare)
+@race()
+async def test_b3_fault_61_two_senders_of_a_signal_start_one_instance_each(stage: Stage, processes: BpmnStage) -> Race:
+    await processes.deploy(STARTED, DEFINITIONS)
+    sends = [Publish(name="stop") for _ in range(2)]
+    yield Duel(part(sends[0]), part(sends[1]))
+    await processes.settle()
+    assert len((await stage.content()).instances) == 2

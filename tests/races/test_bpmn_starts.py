@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from hark.kernel.requests import Deploy, Message, Publish, StartInstances
-from hark.kernel.result import TurnResult
 from hark.model.decisions import NewInstance
 from hark.model.errors import Duplicate, NoTarget
 from hark.model.lanes import BPMN, ENGINE_QUEUE
 from hark.model.trigger import Trigger
 from hark.programs.bpmn.bpmn_spec import START, step_of_start
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import Duel, Race, Stage, part, race
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,89 +36,64 @@ async def started(stage: Stage) -> list[str]:
 
 
 @pytest.mark.parametrize("dedup_key", [None, "d"])
+@race()
 async def test_b4_fault_61_of_two_messages_with_one_key_one_starts_an_instance(
     stage: Stage, dedup_key: str | None
-) -> None:
-    async def prepare() -> Duel:
-        await stage.one.run(process("s"))
-        messages = [message(dedup_key=dedup_key) for _ in range(2)]
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            [id] = (await stage.content()).instances
-            results = [getattr(m.result, "holder", m.result) for m in messages]
-            assert results == [id, id]
-            assert sum(isinstance(m.result, Duplicate) for m in messages) == (1 if dedup_key is None else 0)
-
-        return Duel(part(messages[0]), part(messages[1]), check)
-
-    await stage.explore(prepare)
+) -> Race:
+    await stage.one.run(process("s"))
+    messages = [message(dedup_key=dedup_key) for _ in range(2)]
+    yield Duel(part(messages[0]), part(messages[1]))
+    [id] = (await stage.content()).instances
+    results = [getattr(m.result, "holder", m.result) for m in messages]
+    assert results == [id, id]
+    assert sum(isinstance(m.result, Duplicate) for m in messages) == (1 if dedup_key is None else 0)
 
 
 @pytest.mark.parametrize("ttl", [0, 10**12])
+@race()
 async def test_b4_a_message_against_the_undeploy_of_its_process_starts_it_or_has_no_receiver(
     stage: Stage, ttl: int
-) -> None:
-    async def prepare() -> Duel:
-        await stage.one.run(process("s"))
-        sent = message(ttl)
-
-        async def check(undeploying: TurnResult, sending: TurnResult) -> None:
-            kept = await stage.eye.fetchval("SELECT count(*) FROM messages")
-            if await started(stage):
-                assert (list((await stage.content()).instances), kept) == ([sent.result], 0)
-            elif ttl:
-                assert (sent.result, kept) == (None, 1)
-            else:
-                assert isinstance(sent.result, NoTarget)
-
-        return Duel(part(Deploy(name="p", remove=True)), part(sent), check)
-
-    await stage.explore(prepare)
+) -> Race:
+    await stage.one.run(process("s"))
+    sent = message(ttl)
+    yield Duel(part(Deploy(name="p", remove=True)), part(sent))
+    kept = await stage.eye.fetchval("SELECT count(*) FROM messages")
+    if await started(stage):
+        assert (list((await stage.content()).instances), kept) == ([sent.result], 0)
+    elif ttl:
+        assert (sent.result, kept) == (None, 1)
+    else:
+        assert isinstance(sent.result, NoTarget)
 
 
+@race()
 async def test_b3_fault_61_a_broadcast_against_a_new_version_starts_one_instance_per_start_event_of_one_version(
     stage: Stage,
-) -> None:
-    async def prepare() -> Duel:
-        await stage.one.run(process("a", "b"))
-        sent = Publish(name="go")
-
-        async def check(deploying: TurnResult, sending: TurnResult) -> None:
-            steps = sorted(await started(stage))
-            assert steps in (["start:a", "start:b"], ["start:b", "start:c"])
-            assert sent.result == len(steps)
-            versions = await stage.eye.fetch("SELECT DISTINCT version FROM instances")
-            assert len(versions) == 1
-
-        return Duel(part(process("b", "c")), part(sent), check)
-
-    await stage.explore(prepare)
+) -> Race:
+    await stage.one.run(process("a", "b"))
+    sent = Publish(name="go")
+    yield Duel(part(process("b", "c")), part(sent))
+    steps = sorted(await started(stage))
+    assert steps in (["start:a", "start:b"], ["start:b", "start:c"])
+    assert sent.result == len(steps)
+    versions = await stage.eye.fetch("SELECT DISTINCT version FROM instances")
+    assert len(versions) == 1
 
 
-async def test_b4_a_message_against_a_start_with_its_key_gives_one_holder(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.one.run(process("s"))
-        sent = message()
-        start = StartInstances(items=[NewInstance("p", "{}", "x", named=True, correlation_key="order-1")])
-
-        async def check(starting: TurnResult, sending: TurnResult) -> None:
-            [id] = (await stage.content()).instances
-            assert [getattr(result, "holder", result) for result in (start.result[0], sent.result)] == [id, id]
-
-        return Duel(part(start), part(sent), check)
-
-    await stage.explore(prepare)
+@race()
+async def test_b4_a_message_against_a_start_with_its_key_gives_one_holder(stage: Stage) -> Race:
+    await stage.one.run(process("s"))
+    sent = message()
+    start = StartInstances(items=[NewInstance("p", "{}", "x", named=True, correlation_key="order-1")])
+    yield Duel(part(start), part(sent))
+    [id] = (await stage.content()).instances
+    assert [getattr(result, "holder", result) for result in (start.result[0], sent.result)] == [id, id]
 
 
-async def test_b4_a_message_against_a_new_version_starts_an_instance_of_either(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.one.run(process("a"))
-        sent = message()
-
-        async def check(deploying: TurnResult, sending: TurnResult) -> None:
-            assert list((await stage.content()).instances) == [sent.result]
-            assert await started(stage) in (["start:a"], ["start:b"])
-
-        return Duel(part(process("b")), part(sent), check)
-
-    await stage.explore(prepare)
+@race()
+async def test_b4_a_message_against_a_new_version_starts_an_instance_of_either(stage: Stage) -> Race:
+    await stage.one.run(process("a"))
+    sent = message()
+    yield Duel(part(process("b")), part(sent))
+    assert list((await stage.content()).instances) == [sent.result]
+    assert await started(stage) in (["start:a"], ["start:b"])

@@ -7,13 +7,12 @@ and the call runs until it waits or ends. Tests of other files run in both ways 
 import pytest
 
 from hark.kernel.requests import Cancel, Deliver, Reclaim, Retain, SettleAwakeable, StartInstances
-from hark.kernel.result import TurnResult
 from hark.model.decisions import NewAwakeable, Settle
 from hark.model.errors import AlreadySettled, NoTarget
 from hark.model.names import awakeable_id
 from hark.views import instance_views
 from tests.support.inspect import until
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import Duel, Race, Stage, part, race
 from tests.support.turns import MINUTE, advance, asked, capacity, done, new, on, park
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -35,37 +34,27 @@ async def _all_parked(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("other", ["one call", "ordinary"])
-async def test_turns_that_lock_several_rows_in_opposite_orders_do_not_deadlock(stage: Stage, other: str) -> None:
-    async def prepare() -> Duel:
-        await _all_parked(stage)
-        ours, theirs = _signals(IDS), _signals(IDS[::-1])
-        # What is not a signal or an answer makes a turn an ordinary one.
-        more = [] if other == "one call" else [StartInstances(items=[new("d")])]
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            for mine, yours in zip(ours, reversed(theirs), strict=True):
-                assert {mine.result.status, yours.result.status} == {"woke", "stored"}
-            assert [(await stage.content()).kinds(id) for id in IDS] == [["go", "go"]] * 3
-
-        return Duel(part(*ours), part(*theirs, *more), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_turns_that_lock_several_rows_in_opposite_orders_do_not_deadlock(stage: Stage, other: str) -> Race:
+    await _all_parked(stage)
+    ours, theirs = _signals(IDS), _signals(IDS[::-1])
+    # What is not a signal or an answer makes a turn an ordinary one.
+    more = [] if other == "one call" else [StartInstances(items=[new("d")])]
+    yield Duel(part(*ours), part(*theirs, *more))
+    for mine, yours in zip(ours, reversed(theirs), strict=True):
+        assert {mine.result.status, yours.result.status} == {"woke", "stored"}
+    assert [(await stage.content()).kinds(id) for id in IDS] == [["go", "go"]] * 3
 
 
-async def test_turns_that_deliver_and_claim_in_opposite_orders_claim_each_row_once(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await _all_parked(stage)
-        ours, theirs = _signals(IDS), _signals(IDS[::-1])
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            claims = [*one.claims, *two.claims]
-            assert sorted(claim.id for claim in claims) == list(IDS)
-            rows = (await stage.content()).instances
-            assert all(rows[claim.id].epoch == claim.epoch for claim in claims)
-
-        return Duel(part(*ours, claim=capacity("ours", 3)), part(*theirs, claim=capacity("theirs", 3)), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_turns_that_deliver_and_claim_in_opposite_orders_claim_each_row_once(stage: Stage) -> Race:
+    await _all_parked(stage)
+    ours, theirs = _signals(IDS), _signals(IDS[::-1])
+    one, two = yield Duel(part(*ours, claim=capacity("ours", 3)), part(*theirs, claim=capacity("theirs", 3)))
+    claims = [*one.claims, *two.claims]
+    assert sorted(claim.id for claim in claims) == list(IDS)
+    rows = (await stage.content()).instances
+    assert all(rows[claim.id].epoch == claim.epoch for claim in claims)
 
 
 async def test_a_call_locks_its_rows_in_the_order_of_their_ids(stage: Stage) -> None:
@@ -109,40 +98,29 @@ async def test_a_call_that_waits_for_a_lock_then_reads_what_the_other_turn_has_c
             assert call.sent == ["begin", "one_call_turn", "commit"]
 
 
-async def test_a_signal_by_key_concurrent_with_the_end_of_the_holder_comes_first_or_is_refused(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.parked("x", on("go"), correlation_key="order")
-        delivery = Deliver(target="order", name="go")
-
-        async def check(cancelling: TurnResult, delivering: TurnResult) -> None:
-            content = await stage.content()
-            assert content.instances["x"].status == "cancelled"
-            assert len(content.signals) == (0 if isinstance(delivery.result, NoTarget) else 1)
-
-        return Duel(part(Cancel(target="x")), part(delivery, claim=capacity("ours")), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_a_signal_by_key_concurrent_with_the_end_of_the_holder_comes_first_or_is_refused(stage: Stage) -> Race:
+    await stage.parked("x", on("go"), correlation_key="order")
+    delivery = Deliver(target="order", name="go")
+    yield Duel(part(Cancel(target="x")), part(delivery, claim=capacity("ours")))
+    content = await stage.content()
+    assert content.instances["x"].status == "cancelled"
+    assert len(content.signals) == (0 if isinstance(delivery.result, NoTarget) else 1)
 
 
-async def test_an_answer_that_is_validated_between_two_calls_settles_once(stage: Stage) -> None:
+@race(deep=True, every=True)
+async def test_an_answer_that_is_validated_between_two_calls_settles_once(stage: Stage) -> Race:
     """The first call locks the instance and returns the schema; the second one settles."""
     id = awakeable_id("x", 0)
-
-    async def prepare() -> Duel:
-        question = NewAwakeable(id, 0, schema='{"type": "integer"}')
-        await stage.one.run(park(await stage.executing("x"), on(id, "awakeable"), awakeables=(question,)))
-        answers = [SettleAwakeable(settle=Settle(id, "RESOLVED", payload=n)) for n in "12"]
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            [refused] = [answer.result for answer in answers if isinstance(answer.result, AlreadySettled)]
-            [settled] = [answer.result for answer in answers if answer.result is not refused]
-            content = await stage.content()
-            assert (content.awakeables[id].status, content.kinds("x")) == ("RESOLVED", ["awakeable"])
-            assert await stage.eye.fetchval("SELECT payload FROM awakeables") == settled.payload
-
-        return Duel(part(answers[0]), part(answers[1], claim=capacity("ours")), check)
-
-    await stage.explore(prepare, deep=True, every=True)
+    question = NewAwakeable(id, 0, schema='{"type": "integer"}')
+    await stage.one.run(park(await stage.executing("x"), on(id, "awakeable"), awakeables=(question,)))
+    answers = [SettleAwakeable(settle=Settle(id, "RESOLVED", payload=n)) for n in "12"]
+    yield Duel(part(answers[0]), part(answers[1], claim=capacity("ours")))
+    [refused] = [answer.result for answer in answers if isinstance(answer.result, AlreadySettled)]
+    [settled] = [answer.result for answer in answers if answer.result is not refused]
+    content = await stage.content()
+    assert (content.awakeables[id].status, content.kinds("x")) == ("RESOLVED", ["awakeable"])
+    assert await stage.eye.fetchval("SELECT payload FROM awakeables") == settled.payload
 
 
 async def test_fault_43_an_answer_that_begins_in_time_meets_the_timeout(stage: Stage) -> None:
@@ -163,72 +141,52 @@ async def test_fault_43_an_answer_that_begins_in_time_meets_the_timeout(stage: S
         assert isinstance(answer.result, AlreadySettled) == (status == "TIMEOUT")
 
 
-async def test_x2_a_claim_fences_the_outcome_of_the_worker_that_had_the_row_before(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        late = done(await stage.executing("x", owner="dead"))
-        await stage.one.run(Reclaim(owners=["dead"]))
-
-        async def check(committing: TurnResult, claiming: TurnResult) -> None:
-            assert late.fenced
-            [claim] = claiming.claims or await stage.claim()
-            row = (await stage.content()).instances["x"]
-            assert (row.status, row.epoch) == ("executing", claim.epoch)
-
-        return Duel(part(late), part(claim=capacity("ours")), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_x2_a_claim_fences_the_outcome_of_the_worker_that_had_the_row_before(stage: Stage) -> Race:
+    late = done(await stage.executing("x", owner="dead"))
+    await stage.one.run(Reclaim(owners=["dead"]))
+    _, claiming = yield Duel(part(late), part(claim=capacity("ours")))
+    assert late.fenced
+    [claim] = claiming.claims or await stage.claim()
+    row = (await stage.content()).instances["x"]
+    assert (row.status, row.epoch) == ("executing", claim.epoch)
 
 
-async def test_m5_a_claim_concurrent_with_a_reclaim_gets_the_row_after_it_or_not_at_all(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.executing("x", owner="dead")
-        await stage.start("y")
-
-        async def check(reclaiming: TurnResult, claiming: TurnResult) -> None:
-            claims = [*claiming.claims, *await stage.drain()]
-            assert sorted(claim.id for claim in claims) == ["x", "y"]
-            assert (await stage.content()).instances["x"].crashes == 1
-
-        return Duel(part(Reclaim(owners=["dead"])), part(claim=capacity("ours", 2)), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_m5_a_claim_concurrent_with_a_reclaim_gets_the_row_after_it_or_not_at_all(stage: Stage) -> Race:
+    await stage.executing("x", owner="dead")
+    await stage.start("y")
+    _, claiming = yield Duel(part(Reclaim(owners=["dead"])), part(claim=capacity("ours", 2)))
+    claims = [*claiming.claims, *await stage.drain()]
+    assert sorted(claim.id for claim in claims) == ["x", "y"]
+    assert (await stage.content()).instances["x"].crashes == 1
 
 
-async def test_x8_a_cancel_concurrent_with_a_claim_wins(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.start("x")
-
-        async def check(claiming: TurnResult, cancelling: TurnResult) -> None:
-            for claim in claiming.claims:
-                late = done(claim)
-                await stage.two.run(late)
-                assert late.fenced
-            assert (await stage.content()).instances["x"].status == "cancelled"
-
-        return Duel(part(claim=capacity("ours")), part(Cancel(target="x")), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_x8_a_cancel_concurrent_with_a_claim_wins(stage: Stage) -> Race:
+    await stage.start("x")
+    claiming, _ = yield Duel(part(claim=capacity("ours")), part(Cancel(target="x")))
+    for claim in claiming.claims:
+        late = done(claim)
+        await stage.two.run(late)
+        assert late.fenced
+    assert (await stage.content()).instances["x"].status == "cancelled"
 
 
-async def test_x7_a_signal_concurrent_with_the_deletion_of_old_signals_is_kept(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.parked("x", on("go"))
-        await stage.one.run(Deliver(target="x", name="go", dedup_key="old"))
-        [claim] = await stage.claim()
-        await stage.one.run(advance(claim))
-        claim.run_ahead(advance(claim).decision, stage.clock.now, [])
-        await stage.one.run(park(claim, on("go")))
-        stage.clock.advance(10 * MINUTE)
-        delivery = Deliver(target="x", name="go", dedup_key="new")
-
-        async def check(retaining: TurnResult, delivering: TurnResult) -> None:
-            content = await stage.content()
-            assert [s.dedup_key for s in content.inbox("x")] == ["new"]
-            assert {s.dedup_key for s in content.signals} == {"old", "new"}
-
-        return Duel(part(Retain(before=stage.clock.now - MINUTE)), part(delivery), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_x7_a_signal_concurrent_with_the_deletion_of_old_signals_is_kept(stage: Stage) -> Race:
+    await stage.parked("x", on("go"))
+    await stage.one.run(Deliver(target="x", name="go", dedup_key="old"))
+    [claim] = await stage.claim()
+    await stage.one.run(advance(claim))
+    claim.run_ahead(advance(claim).decision, stage.clock.now, [])
+    await stage.one.run(park(claim, on("go")))
+    stage.clock.advance(10 * MINUTE)
+    delivery = Deliver(target="x", name="go", dedup_key="new")
+    yield Duel(part(Retain(before=stage.clock.now - MINUTE)), part(delivery))
+    content = await stage.content()
+    assert [s.dedup_key for s in content.inbox("x")] == ["new"]
+    assert {s.dedup_key for s in content.signals} == {"old", "new"}
 
 
 async def test_fault_71_a_reader_does_not_skip_the_events_of_a_call_that_commits_later(stage: Stage) -> None:

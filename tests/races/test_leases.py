@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from hark.kernel.requests import HandBack, Reclaim
-from hark.kernel.result import TurnResult
 from hark.store import statements as sql
-from tests.support.stage import IN_BOTH_WAYS, Duel, Side, Stage, part
+from tests.support.stage import IN_BOTH_WAYS, Duel, Race, Side, Stage, part, race
 from tests.support.turns import MINUTE, capacity, done
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -21,17 +20,12 @@ async def _dead(stage: Stage, side: Side, me: str) -> list[str]:
 
 
 @IN_BOTH_WAYS
-async def test_x2_two_workers_that_claim_concurrently_never_claim_the_same_row(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.start("a", "b", "c")
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            claims = [claim.id for claim in (*one.claims, *two.claims, *await stage.drain())]
-            assert sorted(claims) == ["a", "b", "c"]
-
-        return Duel(part(claim=capacity("ours", 2)), part(claim=capacity("theirs", 2)), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_x2_two_workers_that_claim_concurrently_never_claim_the_same_row(stage: Stage) -> Race:
+    await stage.start("a", "b", "c")
+    one, two = yield Duel(part(claim=capacity("ours", 2)), part(claim=capacity("theirs", 2)))
+    claims = [claim.id for claim in (*one.claims, *two.claims, *await stage.drain())]
+    assert sorted(claims) == ["a", "b", "c"]
 
 
 async def test_fault_28_two_live_workers_never_reclaim_from_each_other(stage: Stage) -> None:
@@ -56,51 +50,36 @@ async def test_fault_28_a_worker_reclaims_only_from_workers_whose_lease_has_expi
     assert (rows["b"].status, rows["b"].crashes) == ("runnable", 1)
 
 
-async def test_fault_28_two_concurrent_reclaims_count_one_crash(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.executing("x", owner="dead")
-        await stage.executing("y", owner="dead", concurrency_key="k")
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            rows = (await stage.content()).instances
-            assert [(row.status, row.attempt, row.crashes) for row in rows.values()] == [("runnable", 1, 1)] * 2
-
-        return Duel(part(Reclaim(owners=["dead"])), part(Reclaim(owners=["dead"])), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_fault_28_two_concurrent_reclaims_count_one_crash(stage: Stage) -> Race:
+    await stage.executing("x", owner="dead")
+    await stage.executing("y", owner="dead", concurrency_key="k")
+    yield Duel(part(Reclaim(owners=["dead"])), part(Reclaim(owners=["dead"])))
+    rows = (await stage.content()).instances
+    assert [(row.status, row.attempt, row.crashes) for row in rows.values()] == [("runnable", 1, 1)] * 2
 
 
+@race(deep=True)
 async def test_fault_28_two_workers_that_reclaim_from_the_same_one_and_claim_do_not_reclaim_from_each_other(
     stage: Stage,
-) -> None:
-    async def prepare() -> Duel:
-        await stage.executing("x", owner="dead")
-        await stage.executing("y", owner="dead", concurrency_key="k")
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            assert {row.crashes for row in (await stage.content()).instances.values()} == {1}
-            claims = [claim.id for claim in (*first.claims, *second.claims, *await stage.drain())]
-            assert sorted(claims) == ["x", "y"], "each step is repeated once"
-
-        reclaim = Reclaim(owners=["dead"])
-        return Duel(part(reclaim, claim=capacity("ours", 2)), part(reclaim, claim=capacity("theirs", 2)), check)
-
-    await stage.explore(prepare, deep=True)
+) -> Race:
+    await stage.executing("x", owner="dead")
+    await stage.executing("y", owner="dead", concurrency_key="k")
+    reclaim = Reclaim(owners=["dead"])
+    first, second = yield Duel(part(reclaim, claim=capacity("ours", 2)), part(reclaim, claim=capacity("theirs", 2)))
+    assert {row.crashes for row in (await stage.content()).instances.values()} == {1}
+    claims = [claim.id for claim in (*first.claims, *second.claims, *await stage.drain())]
+    assert sorted(claims) == ["x", "y"], "each step is repeated once"
 
 
-async def test_m5_two_concurrent_reclaims_quarantine_once_and_the_parent_counts_one_end(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.family("parent", "x", "y")
-        await stage.eye.execute("UPDATE instances SET crashes = 2, lease_owner = 'dead' WHERE id = 'x'")
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            content = await stage.content()
-            assert content.instances["x"].status == "failed"
-            assert [w.remaining for w in content.waits_of("parent")] == [1]
-
-        return Duel(part(Reclaim(owners=["dead"])), part(Reclaim(owners=["dead"])), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_m5_two_concurrent_reclaims_quarantine_once_and_the_parent_counts_one_end(stage: Stage) -> Race:
+    await stage.family("parent", "x", "y")
+    await stage.eye.execute("UPDATE instances SET crashes = 2, lease_owner = 'dead' WHERE id = 'x'")
+    yield Duel(part(Reclaim(owners=["dead"])), part(Reclaim(owners=["dead"])))
+    content = await stage.content()
+    assert content.instances["x"].status == "failed"
+    assert [w.remaining for w in content.waits_of("parent")] == [1]
 
 
 async def test_fault_34_renew_reclaim_and_hand_back_overlap_without_a_deadlock(stage: Stage) -> None:
@@ -124,33 +103,22 @@ async def test_fault_34_renew_reclaim_and_hand_back_overlap_without_a_deadlock(s
     raise AssertionError("the turn never ended")
 
 
-async def test_fault_34_two_workers_that_stop_while_they_retire_each_other_do_not_deadlock(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.renew("ours", "theirs")
-        stage.clock.advance(2 * MINUTE)
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            assert await stage.eye.fetchval("SELECT count(*) FROM workers") == 0
-
-        return Duel(
-            part(Reclaim(owners=["theirs"]), HandBack(retire="ours")),
-            part(Reclaim(owners=["ours"]), HandBack(retire="theirs")),
-            check,
-        )
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_fault_34_two_workers_that_stop_while_they_retire_each_other_do_not_deadlock(stage: Stage) -> Race:
+    await stage.renew("ours", "theirs")
+    stage.clock.advance(2 * MINUTE)
+    yield Duel(
+        part(Reclaim(owners=["theirs"]), HandBack(retire="ours")),
+        part(Reclaim(owners=["ours"]), HandBack(retire="theirs")),
+    )
+    assert await stage.eye.fetchval("SELECT count(*) FROM workers") == 0
 
 
-async def test_m5_a_reclaim_and_an_outcome_of_another_row_do_not_wait_for_each_other(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.executing("a", owner="dead")
-        claim = await stage.executing("b", owner="alive")
-        await stage.executing("c", owner="dead")
-
-        async def check(reclaiming: TurnResult, committing: TurnResult) -> None:
-            rows = (await stage.content()).instances
-            assert [rows[id].status for id in "abc"] == ["runnable", "done", "runnable"]
-
-        return Duel(part(Reclaim(owners=["dead"])), part(done(claim)), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_m5_a_reclaim_and_an_outcome_of_another_row_do_not_wait_for_each_other(stage: Stage) -> Race:
+    await stage.executing("a", owner="dead")
+    claim = await stage.executing("b", owner="alive")
+    await stage.executing("c", owner="dead")
+    yield Duel(part(Reclaim(owners=["dead"])), part(done(claim)))
+    rows = (await stage.content()).instances
+    assert [rows[id].status for id in "abc"] == ["runnable", "done", "runnable"]

@@ -3,12 +3,11 @@
 import pytest
 
 from hark.kernel.requests import Cancel, Commit, CommitTask, FetchTasks, Reclaim, RenewTask, StartInstances
-from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, Finish, NewInstance
 from hark.model.errors import TaskLost
 from hark.model.outside import OWNER
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import Duel, Race, Stage, part, race
 from tests.support.turns import DEFINITION
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -45,87 +44,62 @@ async def _lease(stage: Stage) -> dict[str, int | None]:
     return {row["id"]: row["until"] for row in rows}
 
 
-async def test_j11_two_servers_that_fetch_at_once_give_each_task_to_one_worker(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await _start(stage, "x", "y", "z")
-        fetches = [_fetch(2), _fetch(2)]
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            rest = _fetch(3)
-            await stage.one.run(rest)
-            taken = [claim.id for request in (*fetches, rest) for claim in request.result]
-            assert sorted(taken) == ["x", "y", "z"]
-            assert len(await _lease(stage)) == 3
-
-        return Duel(part(fetches[0]), part(fetches[1]), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_j11_two_servers_that_fetch_at_once_give_each_task_to_one_worker(stage: Stage) -> Race:
+    await _start(stage, "x", "y", "z")
+    fetches = [_fetch(2), _fetch(2)]
+    yield Duel(part(fetches[0]), part(fetches[1]))
+    rest = _fetch(3)
+    await stage.one.run(rest)
+    taken = [claim.id for request in (*fetches, rest) for claim in request.result]
+    assert sorted(taken) == ["x", "y", "z"]
+    assert len(await _lease(stage)) == 3
 
 
-async def test_j11_a_report_against_a_reclaim_counts_or_is_lost(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        claim = await _fetched(stage, "x")
-        leases = await _lease(stage)
-        complete, reclaim = _complete(claim), Reclaim(owners=sorted(leases), leases=leases)
-        stage.clock.advance(120_000_000)
-
-        async def check(reporting: TurnResult, reclaiming: TurnResult) -> None:
-            row = (await stage.content()).instances["x"]
-            if complete.result is None:
-                assert row.status == "done"
-            else:
-                assert isinstance(complete.result, TaskLost)
-                assert row.status == "runnable"
-            assert await _lease(stage) == {}
-
-        return Duel(part(complete), part(reclaim), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_j11_a_report_against_a_reclaim_counts_or_is_lost(stage: Stage) -> Race:
+    claim = await _fetched(stage, "x")
+    leases = await _lease(stage)
+    complete, reclaim = _complete(claim), Reclaim(owners=sorted(leases), leases=leases)
+    stage.clock.advance(120_000_000)
+    yield Duel(part(complete), part(reclaim))
+    row = (await stage.content()).instances["x"]
+    if complete.result is None:
+        assert row.status == "done"
+    else:
+        assert isinstance(complete.result, TaskLost)
+        assert row.status == "runnable"
+    assert await _lease(stage) == {}
 
 
-async def test_j11_a_heartbeat_against_a_reclaim_keeps_the_task_or_is_lost(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        claim = await _fetched(stage, "x")
-        leases = await _lease(stage)
-        renew, reclaim = RenewTask(id="x", epoch=claim.epoch), Reclaim(owners=sorted(leases), leases=leases)
-        stage.clock.advance(120_000_000)
-
-        async def check(renewing: TurnResult, reclaiming: TurnResult) -> None:
-            row = (await stage.content()).instances["x"]
-            assert row.status in ("executing", "runnable")
-            if isinstance(renew.result, TaskLost):
-                assert row.status == "runnable"
-            if row.status == "executing":
-                assert [renew.result] == list((await _lease(stage)).values())
-
-        return Duel(part(renew), part(reclaim), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_j11_a_heartbeat_against_a_reclaim_keeps_the_task_or_is_lost(stage: Stage) -> Race:
+    claim = await _fetched(stage, "x")
+    leases = await _lease(stage)
+    renew, reclaim = RenewTask(id="x", epoch=claim.epoch), Reclaim(owners=sorted(leases), leases=leases)
+    stage.clock.advance(120_000_000)
+    yield Duel(part(renew), part(reclaim))
+    row = (await stage.content()).instances["x"]
+    assert row.status in ("executing", "runnable")
+    if isinstance(renew.result, TaskLost):
+        assert row.status == "runnable"
+    if row.status == "executing":
+        assert [renew.result] == list((await _lease(stage)).values())
 
 
-async def test_j11_a_report_against_a_cancel_counts_or_is_lost(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        complete = _complete(await _fetched(stage, "x"))
-        cancel = Cancel(target="x")
-
-        async def check(reporting: TurnResult, cancelling: TurnResult) -> None:
-            row = (await stage.content()).instances["x"]
-            assert row.status == ("done" if complete.result is None else "cancelled")
-
-        return Duel(part(complete), part(cancel), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_j11_a_report_against_a_cancel_counts_or_is_lost(stage: Stage) -> Race:
+    complete = _complete(await _fetched(stage, "x"))
+    cancel = Cancel(target="x")
+    yield Duel(part(complete), part(cancel))
+    row = (await stage.content()).instances["x"]
+    assert row.status == ("done" if complete.result is None else "cancelled")
 
 
-async def test_j11_of_two_reports_of_one_task_the_first_counts(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        claim = await _fetched(stage, "x")
-        reports = [_complete(claim), _complete(claim)]
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            assert sorted(type(report.result) is TaskLost for report in reports) == [False, True]
-            assert (await stage.content()).instances["x"].status == "done"
-
-        return Duel(part(reports[0]), part(reports[1]), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_j11_of_two_reports_of_one_task_the_first_counts(stage: Stage) -> Race:
+    claim = await _fetched(stage, "x")
+    reports = [_complete(claim), _complete(claim)]
+    yield Duel(part(reports[0]), part(reports[1]))
+    assert sorted(type(report.result) is TaskLost for report in reports) == [False, True]
+    assert (await stage.content()).instances["x"].status == "done"

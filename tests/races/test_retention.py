@@ -3,9 +3,8 @@
 import pytest
 
 from hark.kernel.requests import Deliver, Retain, RetryInstance, SignalWithStart, StartInstances
-from hark.kernel.result import TurnResult
 from hark.model.errors import Duplicate, NoTarget, NotFound
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import Duel, Race, Stage, part, race
 from tests.support.turns import MINUTE, advance, done, new, on, spawn, stop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,110 +26,80 @@ async def _nothing_is_left_of(stage: Stage, id: str) -> None:
         assert await stage.eye.fetchval(f"SELECT count(*) FROM {table} WHERE instance_id = $1", id) == 0, table
 
 
-async def test_x7_a_redelivery_concurrent_with_the_deletion_is_a_duplicate_or_has_no_target(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.start("x")
-        await stage.one.run(Deliver(target="x", name="paid", dedup_key="evt"))
-        [claim] = await stage.claim()
-        await stage.one.run(done(claim))
-        again = Deliver(target="x", name="paid", dedup_key="evt")
-
-        async def check(retaining: TurnResult, delivering: TurnResult) -> None:
-            assert isinstance(again.result, NoTarget) or again.result.status == "duplicate"
-            if not (await stage.content()).instances:
-                await _nothing_is_left_of(stage, "x")
-
-        return Duel(part(await _old(stage)), part(again), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_x7_a_redelivery_concurrent_with_the_deletion_is_a_duplicate_or_has_no_target(stage: Stage) -> Race:
+    await stage.start("x")
+    await stage.one.run(Deliver(target="x", name="paid", dedup_key="evt"))
+    [claim] = await stage.claim()
+    await stage.one.run(done(claim))
+    again = Deliver(target="x", name="paid", dedup_key="evt")
+    yield Duel(part(await _old(stage)), part(again))
+    assert isinstance(again.result, NoTarget) or again.result.status == "duplicate"
+    if not (await stage.content()).instances:
+        await _nothing_is_left_of(stage, "x")
 
 
-async def test_x7_a_retry_concurrent_with_the_deletion_comes_first_or_finds_nothing(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.one.run(stop(await stage.executing("x", correlation_key="order:1")))
-        revive = RetryInstance(target="x")
-
-        async def check(retaining: TurnResult, reviving: TurnResult) -> None:
-            rows = (await stage.content()).instances
-            if isinstance(revive.result, NotFound):
-                assert rows == {}
-                await _nothing_is_left_of(stage, "x")
-            else:
-                assert rows["x"].status == "runnable"
-
-        return Duel(part(await _old(stage)), part(revive), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_x7_a_retry_concurrent_with_the_deletion_comes_first_or_finds_nothing(stage: Stage) -> Race:
+    await stage.one.run(stop(await stage.executing("x", correlation_key="order:1")))
+    revive = RetryInstance(target="x")
+    yield Duel(part(await _old(stage)), part(revive))
+    rows = (await stage.content()).instances
+    if isinstance(revive.result, NotFound):
+        assert rows == {}
+        await _nothing_is_left_of(stage, "x")
+    else:
+        assert rows["x"].status == "runnable"
 
 
-async def test_x7_a_forever_key_stays_taken_while_its_holder_is_deleted(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.one.run(done(await stage.executing("x", correlation_key="order:1", scope="forever")))
-        start = StartInstances(items=[new("y", correlation_key="order:1")])
-
-        async def check(retaining: TurnResult, starting: TurnResult) -> None:
-            [answer] = start.result
-            assert isinstance(answer, Duplicate)
-            assert answer.holder == "x"
-
-        return Duel(part(await _old(stage)), part(start), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_x7_a_forever_key_stays_taken_while_its_holder_is_deleted(stage: Stage) -> Race:
+    await stage.one.run(done(await stage.executing("x", correlation_key="order:1", scope="forever")))
+    start = StartInstances(items=[new("y", correlation_key="order:1")])
+    yield Duel(part(await _old(stage)), part(start))
+    [answer] = start.result
+    assert isinstance(answer, Duplicate)
+    assert answer.holder == "x"
 
 
+@race(deep=True)
 async def test_x7_signal_with_start_concurrent_with_the_deletion_of_the_last_holder_starts_another(
     stage: Stage,
-) -> None:
-    async def prepare() -> Duel:
-        await stage.one.run(done(await stage.executing("x", correlation_key="order:1")))
-        joint = SignalWithStart(item=new("y", correlation_key="order:1"), name="paid")
-
-        async def check(retaining: TurnResult, joining: TurnResult) -> None:
-            assert joint.result == "y"
-            assert (await stage.content()).kinds("y") == ["paid"]
-
-        return Duel(part(await _old(stage)), part(joint), check)
-
-    await stage.explore(prepare, deep=True)
+) -> Race:
+    await stage.one.run(done(await stage.executing("x", correlation_key="order:1")))
+    joint = SignalWithStart(item=new("y", correlation_key="order:1"), name="paid")
+    yield Duel(part(await _old(stage)), part(joint))
+    assert joint.result == "y"
+    assert (await stage.content()).kinds("y") == ["paid"]
 
 
-async def test_x7_two_concurrent_deletions_do_not_wait_for_each_other(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        claims = [await stage.executing(id) for id in "abcd"]
-        await stage.one.run(*(done(claim) for claim in claims))
-        await stage.parked("x", on("item"))
-        for key in (None, "evt", None):
-            await stage.one.run(Deliver(target="x", name="item", payload="1", dedup_key=key))
-        [claim] = await stage.claim()
-        await stage.one.run(advance(claim))
-        ours, theirs = await _old(stage), await _old(stage)
-        ours.size = theirs.size = 2
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            assert not set(ours.result) & set(theirs.result)
-            content = await stage.content()
-            assert len(content.instances) == 5 - len(ours.result) - len(theirs.result)
-            assert "x" in content.instances
-
-        return Duel(part(ours), part(theirs), check)
-
-    await stage.explore(prepare)
+@race()
+async def test_x7_two_concurrent_deletions_do_not_wait_for_each_other(stage: Stage) -> Race:
+    claims = [await stage.executing(id) for id in "abcd"]
+    await stage.one.run(*(done(claim) for claim in claims))
+    await stage.parked("x", on("item"))
+    for key in (None, "evt", None):
+        await stage.one.run(Deliver(target="x", name="item", payload="1", dedup_key=key))
+    [claim] = await stage.claim()
+    await stage.one.run(advance(claim))
+    ours, theirs = await _old(stage), await _old(stage)
+    ours.size = theirs.size = 2
+    yield Duel(part(ours), part(theirs))
+    assert not set(ours.result) & set(theirs.result)
+    content = await stage.content()
+    assert len(content.instances) == 5 - len(ours.result) - len(theirs.result)
+    assert "x" in content.instances
 
 
-async def test_x7_a_child_can_end_while_its_finished_parent_is_deleted(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.one.run(spawn(await stage.executing("parent"), [new("a"), new("b")], join=1))
-        first, second = await stage.claim(room=2)
-        await stage.one.run(done(first))
-        [claim] = await stage.claim()
-        await stage.one.run(done(claim))
-        assert claim.id == "parent"
-
-        async def check(retaining: TurnResult, ending: TurnResult) -> None:
-            assert (await stage.content()).instances[second.id].status == "done"
-            await stage.one.run(await _old(stage))
-            assert (await stage.audited_content()).instances == {}
-
-        return Duel(part(await _old(stage)), part(done(second)), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_x7_a_child_can_end_while_its_finished_parent_is_deleted(stage: Stage) -> Race:
+    await stage.one.run(spawn(await stage.executing("parent"), [new("a"), new("b")], join=1))
+    first, second = await stage.claim(room=2)
+    await stage.one.run(done(first))
+    [claim] = await stage.claim()
+    await stage.one.run(done(claim))
+    assert claim.id == "parent"
+    yield Duel(part(await _old(stage)), part(done(second)))
+    assert (await stage.content()).instances[second.id].status == "done"
+    await stage.one.run(await _old(stage))
+    assert (await stage.audited_content()).instances == {}

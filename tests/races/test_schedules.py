@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from hark.kernel.requests import Cancel, ChangeSchedule, Message, StartInstances
-from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from hark.model.errors import Duplicate
 from hark.model.trigger import Trigger, new_schedule
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import Duel, Race, Stage, part, race
 from tests.support.turns import DEFINITION, capacity, done, new
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -46,54 +45,39 @@ async def _queued(stage: Stage) -> Claim:
     return claim
 
 
-async def test_t2_two_sweeps_start_a_tick_once(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await _scheduled(stage, correlation_key="k")
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            [instance] = (await stage.content()).instances
-            row = await _row(stage)
-            assert (row["last_id"], row["missed"], row["skipped"]) == (instance, 0, 0)
-            assert row["next_at"] == row["due_at"] == row["last_at"] + 10 * SECOND
-
-        return Duel(part(sweep=True), part(sweep=True), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_t2_two_sweeps_start_a_tick_once(stage: Stage) -> Race:
+    await _scheduled(stage, correlation_key="k")
+    yield Duel(part(sweep=True), part(sweep=True))
+    [instance] = (await stage.content()).instances
+    row = await _row(stage)
+    assert (row["last_id"], row["missed"], row["skipped"]) == (instance, 0, 0)
+    assert row["next_at"] == row["due_at"] == row["last_at"] + 10 * SECOND
 
 
-async def test_t2_a_pause_is_before_a_tick_or_after_it(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await _scheduled(stage)
-        pause = ChangeSchedule(verb="pause", name="s")
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            started = len((await stage.content()).instances)
-            row = await _row(stage)
-            assert (row["paused"], row["due_at"]) == (True, None)
-            assert (row["last_id"] is not None) == (started == 1)
-            assert pause.result.last_id == row["last_id"]
-            await stage.one.run(sweep=True)
-            assert len((await stage.content()).instances) == started
-
-        return Duel(part(sweep=True), part(pause), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_t2_a_pause_is_before_a_tick_or_after_it(stage: Stage) -> Race:
+    await _scheduled(stage)
+    pause = ChangeSchedule(verb="pause", name="s")
+    yield Duel(part(sweep=True), part(pause))
+    started = len((await stage.content()).instances)
+    row = await _row(stage)
+    assert (row["paused"], row["due_at"]) == (True, None)
+    assert (row["last_id"] is not None) == (started == 1)
+    assert pause.result.last_id == row["last_id"]
+    await stage.one.run(sweep=True)
+    assert len((await stage.content()).instances) == started
 
 
-async def test_t2_a_tick_is_before_a_trigger_or_skipped_while_what_it_started_runs(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await _scheduled(stage, overlap="skip")
-        trigger = ChangeSchedule(verb="trigger", name="s")
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            await stage.one.run(sweep=True)
-            row = await _row(stage)
-            assert row["last_id"] == trigger.result
-            assert len((await stage.content()).instances) + row["skipped"] == 2
-
-        return Duel(part(sweep=True), part(trigger), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_t2_a_tick_is_before_a_trigger_or_skipped_while_what_it_started_runs(stage: Stage) -> Race:
+    await _scheduled(stage, overlap="skip")
+    trigger = ChangeSchedule(verb="trigger", name="s")
+    yield Duel(part(sweep=True), part(trigger))
+    await stage.one.run(sweep=True)
+    row = await _row(stage)
+    assert row["last_id"] == trigger.result
+    assert len((await stage.content()).instances) + row["skipped"] == 2
 
 
 async def test_t2_a_tick_in_the_turn_of_a_trigger_is_skipped(stage: Stage) -> None:
@@ -117,91 +101,66 @@ async def test_t2_a_tick_that_waits_comes_before_one_that_is_due_with_it(stage: 
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_t2_a_tick_that_waits_does_not_miss_the_end_it_waits_for(stage: Stage, cancelled: bool) -> None:
-    async def prepare() -> Duel:
-        claim = await _queued(stage)
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            for _ in range(3):
-                await stage.one.run(sweep=True)
-            assert len((await stage.content()).instances) == 2
-            row = await _row(stage)
-            assert (row["waiting"], row["blocker"], row["skipped"]) == (None, None, 0)
-
-        end = Cancel(target=claim.id) if cancelled else done(claim)
-        return Duel(part(sweep=True), part(end), check)
-
-    await stage.explore(prepare, deep=True)
-
-
-async def test_t2_a_change_of_a_schedule_does_not_hide_the_end_that_a_tick_waits_for(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        claim = await _queued(stage)
+@race(deep=True)
+async def test_t2_a_tick_that_waits_does_not_miss_the_end_it_waits_for(stage: Stage, cancelled: bool) -> Race:
+    claim = await _queued(stage)
+    end = Cancel(target=claim.id) if cancelled else done(claim)
+    yield Duel(part(sweep=True), part(end))
+    for _ in range(3):
         await stage.one.run(sweep=True)
-        assert (await _row(stage))["blocker"] == claim.id
-        again = _put(overlap="queue", catch_up=7)
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            for _ in range(3):
-                await stage.one.run(sweep=True)
-            assert len((await stage.content()).instances) == 2
-            assert (await _row(stage))["catch_up"] == 7
-
-        return Duel(part(done(claim)), part(again), check)
-
-    await stage.explore(prepare, deep=True)
+    assert len((await stage.content()).instances) == 2
+    row = await _row(stage)
+    assert (row["waiting"], row["blocker"], row["skipped"]) == (None, None, 0)
 
 
-async def test_t2_changes_of_several_schedules_in_any_order_do_not_deadlock(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.one.run(_put("a"), _put("b"), _put("c"))
-        stage.clock.advance(10 * SECOND)
-        ours = [_put("new"), ChangeSchedule(verb="pause", name="c"), ChangeSchedule(verb="delete", name="a")]
-        theirs = [ChangeSchedule(verb="trigger", name="a"), _put("c"), _put("new")]
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            rows = {row["name"]: row for row in await stage.eye.fetch("SELECT * FROM triggers")}
-            assert sorted(rows) == ["b", "c", "new"]
-            assert rows["c"]["paused"]
-            assert rows["b"]["last_id"] is not None
-
-        return Duel(part(*ours, sweep=True), part(*theirs, sweep=True), check)
-
-    await stage.explore(prepare)
+@race(deep=True)
+async def test_t2_a_change_of_a_schedule_does_not_hide_the_end_that_a_tick_waits_for(stage: Stage) -> Race:
+    claim = await _queued(stage)
+    await stage.one.run(sweep=True)
+    assert (await _row(stage))["blocker"] == claim.id
+    again = _put(overlap="queue", catch_up=7)
+    yield Duel(part(done(claim)), part(again))
+    for _ in range(3):
+        await stage.one.run(sweep=True)
+    assert len((await stage.content()).instances) == 2
+    assert (await _row(stage))["catch_up"] == 7
 
 
-async def test_t2_a_start_with_the_key_of_a_schedule_is_before_its_tick_or_refused(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await _scheduled(stage, correlation_key="k")
-        start = StartInstances(items=[new("by-hand", correlation_key="k")])
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            [instance] = (await stage.content()).instances
-            row = await _row(stage)
-            if instance == "by-hand":
-                assert (row["last_id"], row["skipped"]) == (None, 1)
-            else:
-                assert (row["last_id"], row["skipped"]) == (instance, 0)
-                assert isinstance(start.result[0], Duplicate)
-
-        return Duel(part(sweep=True), part(start), check)
-
-    await stage.explore(prepare, deep=True)
+@race()
+async def test_t2_changes_of_several_schedules_in_any_order_do_not_deadlock(stage: Stage) -> Race:
+    await stage.one.run(_put("a"), _put("b"), _put("c"))
+    stage.clock.advance(10 * SECOND)
+    ours = [_put("new"), ChangeSchedule(verb="pause", name="c"), ChangeSchedule(verb="delete", name="a")]
+    theirs = [ChangeSchedule(verb="trigger", name="a"), _put("c"), _put("new")]
+    yield Duel(part(*ours, sweep=True), part(*theirs, sweep=True))
+    rows = {row["name"]: row for row in await stage.eye.fetch("SELECT * FROM triggers")}
+    assert sorted(rows) == ["b", "c", "new"]
+    assert rows["c"]["paused"]
+    assert rows["b"]["last_id"] is not None
 
 
-async def test_of_two_messages_with_one_key_one_starts_an_instance(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        start = Trigger(kind="message", name="order")
-        await stage.one.run(ChangeSchedule(verb="put", name="order", definition=DEFINITION, start=start))
-        messages = [Message(name="order", key="k", may_start=True) for _ in range(2)]
+@race(deep=True)
+async def test_t2_a_start_with_the_key_of_a_schedule_is_before_its_tick_or_refused(stage: Stage) -> Race:
+    await _scheduled(stage, correlation_key="k")
+    start = StartInstances(items=[new("by-hand", correlation_key="k")])
+    yield Duel(part(sweep=True), part(start))
+    [instance] = (await stage.content()).instances
+    row = await _row(stage)
+    if instance == "by-hand":
+        assert (row["last_id"], row["skipped"]) == (None, 1)
+    else:
+        assert (row["last_id"], row["skipped"]) == (instance, 0)
+        assert isinstance(start.result[0], Duplicate)
 
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            [instance] = (await stage.content()).instances
-            answers = [message.result for message in messages]
-            [refused] = [answer for answer in answers if isinstance(answer, Duplicate)]
-            assert instance in answers
-            assert refused.holder == instance
 
-        return Duel(part(messages[0]), part(messages[1]), check)
-
-    await stage.explore(prepare)
+@race()
+async def test_of_two_messages_with_one_key_one_starts_an_instance(stage: Stage) -> Race:
+    start = Trigger(kind="message", name="order")
+    await stage.one.run(ChangeSchedule(verb="put", name="order", definition=DEFINITION, start=start))
+    messages = [Message(name="order", key="k", may_start=True) for _ in range(2)]
+    yield Duel(part(messages[0]), part(messages[1]))
+    [instance] = (await stage.content()).instances
+    answers = [message.result for message in messages]
+    [refused] = [answer for answer in answers if isinstance(answer, Duplicate)]
+    assert instance in answers
+    assert refused.holder == instance

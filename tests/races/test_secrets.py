@@ -3,23 +3,17 @@
 import pytest
 
 from hark.kernel.requests import RotateSecret
-from hark.kernel.result import TurnResult
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import Duel, Race, Stage, part, race
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_x3_two_concurrent_rotations_get_two_numbers_or_one_runs_again(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        await stage.eye.execute("DELETE FROM secrets")
-        rotations = [RotateSecret(secret="one"), RotateSecret(secret="two")]
-
-        async def check(first: TurnResult, second: TurnResult) -> None:
-            rows = await stage.eye.fetch("SELECT number, secret FROM secrets ORDER BY number")
-            again = [request.secret for request in (*first.again, *second.again)]  # type: ignore[attr-defined]
-            assert sorted([*again, *(secret for _, secret in rows)]) == ["one", "two"]
-            assert [number for number, _ in rows] == [1, 2][: len(rows)]
-
-        return Duel(part(rotations[0]), part(rotations[1]), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_x3_two_concurrent_rotations_get_two_numbers_or_one_runs_again(stage: Stage) -> Race:
+    await stage.eye.execute("DELETE FROM secrets")
+    rotations = [RotateSecret(secret="one"), RotateSecret(secret="two")]
+    first, second = yield Duel(part(rotations[0]), part(rotations[1]))
+    rows = await stage.eye.fetch("SELECT number, secret FROM secrets ORDER BY number")
+    again = [request.secret for request in (*first.again, *second.again)]  # type: ignore[attr-defined]
+    assert sorted([*again, *(secret for _, secret in rows)]) == ["one", "two"]
+    assert [number for number, _ in rows] == [1, 2][: len(rows)]

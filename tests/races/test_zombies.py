@@ -5,10 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Reclaim
-from hark.kernel.result import TurnResult
 from hark.model.activation import Claim
 from hark.model.decisions import Effect, SendBroadcast, SendSignal, Settle
-from tests.support.stage import Duel, Stage, part
+from tests.support.stage import Duel, Race, Stage, part, race
 from tests.support.turns import (
     advance,
     asked,
@@ -82,29 +81,21 @@ async def _arrived(stage: Stage) -> None:
     assert content.awakeables["question"].status == "RESOLVED"
 
 
+@race()
 async def test_fault_26_an_outcome_of_a_zombie_at_any_statement_of_the_reclaim_is_fenced_or_came_first(
-    stage: Stage, outcome: Callable[..., Commit]
-) -> None:
-    fates = set()
-
-    async def prepare() -> Duel:
-        claim = await _doomed(stage)
-        late = outcome(claim, *EFFECTS)
-
-        async def check(reclaiming: TurnResult, committing: TurnResult) -> None:
-            row = (await stage.content()).instances["x"]
-            fates.add(late.fenced)
-            if late.fenced:
-                assert (row.status, row.attempt, row.crashes) == ("runnable", 1, 1)
-                await _untouched(stage)
-            else:
-                assert row.step == late.decision.step, "if anything was reclaimed, it is the next step"
-                await _arrived(stage)
-
-        return Duel(part(Reclaim(owners=["dead"])), part(late), check, seen=handed(claim))
-
-    await stage.explore(prepare)
-    assert fates == {True, False}
+    stage: Stage, outcome: Callable[..., Commit], fates: set[bool]
+) -> Race:
+    claim = await _doomed(stage)
+    late = outcome(claim, *EFFECTS)
+    yield Duel(part(Reclaim(owners=["dead"])), part(late), seen=handed(claim))
+    row = (await stage.content()).instances["x"]
+    fates.add(late.fenced)
+    if late.fenced:
+        assert (row.status, row.attempt, row.crashes) == ("runnable", 1, 1)
+        await _untouched(stage)
+    else:
+        assert row.step == late.decision.step, "if anything was reclaimed, it is the next step"
+        await _arrived(stage)
 
 
 async def test_fault_27_an_outcome_of_a_zombie_after_that_of_its_successor_changes_nothing(
@@ -127,31 +118,26 @@ async def test_fault_27_an_outcome_of_a_zombie_after_that_of_its_successor_chang
     assert (await stage.audited_content()).instances["x"].status == "done"
 
 
+@race()
 async def test_fault_74_a_cancel_at_any_statement_of_an_outcome_wins_or_finds_it_committed(
     stage: Stage, outcome: Callable[..., Commit]
-) -> None:
-    async def prepare() -> Duel:
-        claim = await _doomed(stage)
-        late = outcome(claim, *EFFECTS)
-        cancel = Cancel(target="x")
-
-        async def check(cancelling: TurnResult, committing: TurnResult) -> None:
-            content = await stage.content()
-            if late.fenced:
-                assert "born" not in content.instances
-                assert content.kinds("friend") == []
-                assert content.awakeables["question"].status == "PENDING"
-            else:
-                await _arrived(stage)
-            ends = {"done": "done", "stop": "failed"}
-            ended = "cancelled" if isinstance(cancel.result, str) else ends[late.decision.label]
-            assert content.instances["x"].status == ended
-            assert all(content.instances[id].status == "cancelled" for id in content.instances if "child-" in id)
-            assert content.kinds("parent") == ["children"], "the end of the child counts once"
-
-        return Duel(part(cancel), part(late), check, seen=handed(claim))
-
-    await stage.explore(prepare)
+) -> Race:
+    claim = await _doomed(stage)
+    late = outcome(claim, *EFFECTS)
+    cancel = Cancel(target="x")
+    yield Duel(part(cancel), part(late), seen=handed(claim))
+    content = await stage.content()
+    if late.fenced:
+        assert "born" not in content.instances
+        assert content.kinds("friend") == []
+        assert content.awakeables["question"].status == "PENDING"
+    else:
+        await _arrived(stage)
+    ends = {"done": "done", "stop": "failed"}
+    ended = "cancelled" if isinstance(cancel.result, str) else ends[late.decision.label]
+    assert content.instances["x"].status == ended
+    assert all(content.instances[id].status == "cancelled" for id in content.instances if "child-" in id)
+    assert content.kinds("parent") == ["children"], "the end of the child counts once"
 
 
 async def test_fault_74_a_cancel_in_the_turn_of_an_outcome_drops_its_effects_too(
@@ -166,78 +152,58 @@ async def test_fault_74_a_cancel_in_the_turn_of_an_outcome_drops_its_effects_too
     assert [content.kinds(id) for id in ("friend", "reader", "asker")] == [[], [], []]
 
 
-async def test_fault_70_a_turn_that_is_sent_again_is_applied_once(stage: Stage, outcome: Callable[..., Commit]) -> None:
-    async def prepare() -> Duel:
-        claim = await _doomed(stage)
-        first, again = outcome(claim, *EFFECTS), outcome(claim, *EFFECTS)
-
-        async def check(one: TurnResult, two: TurnResult) -> None:
-            assert sorted([first.fenced, again.fenced]) == [False, True]
-            await _arrived(stage)
-            content = await stage.content()
-            assert content.instances["x"].epoch == claim.epoch + 1
-            assert len(content.instances) <= 8
-            assert content.kinds("parent") in ([], ["children"])
-
-        return Duel(part(first), part(again), check, seen=handed(claim))
-
-    await stage.explore(prepare)
+@race()
+async def test_fault_70_a_turn_that_is_sent_again_is_applied_once(stage: Stage, outcome: Callable[..., Commit]) -> Race:
+    claim = await _doomed(stage)
+    first, again = outcome(claim, *EFFECTS), outcome(claim, *EFFECTS)
+    yield Duel(part(first), part(again), seen=handed(claim))
+    assert sorted([first.fenced, again.fenced]) == [False, True]
+    await _arrived(stage)
+    content = await stage.content()
+    assert content.instances["x"].epoch == claim.epoch + 1
+    assert len(content.instances) <= 8
+    assert content.kinds("parent") in ([], ["children"])
 
 
-async def test_fault_29_a_spawn_concurrent_with_the_reclaim_is_committed_whole_or_not_at_all(stage: Stage) -> None:
-    async def prepare() -> Duel:
-        claim = await stage.executing("x", owner="dead")
-        fan = spawn(claim, [new(f"child-{n}") for n in range(3)])
-
-        async def check(reaping: TurnResult, spawning: TurnResult) -> None:
-            content = await stage.content()
-            children = [row for row in content.instances.values() if row.parent_id == "x"]
-            if fan.fenced:
-                assert children == []
-                assert content.instances["x"].status == "runnable"
-            else:
-                assert len(children) == 3
-                assert content.instances["x"].status == "awaiting_children"
-                assert [w.remaining for w in content.waits_of("x")] == [3]
-
-        return Duel(part(Reclaim(owners=["dead"])), part(fan), check)
-
-    await stage.explore(prepare, deep=True)
+@race(deep=True)
+async def test_fault_29_a_spawn_concurrent_with_the_reclaim_is_committed_whole_or_not_at_all(stage: Stage) -> Race:
+    claim = await stage.executing("x", owner="dead")
+    fan = spawn(claim, [new(f"child-{n}") for n in range(3)])
+    yield Duel(part(Reclaim(owners=["dead"])), part(fan))
+    content = await stage.content()
+    children = [row for row in content.instances.values() if row.parent_id == "x"]
+    if fan.fenced:
+        assert children == []
+        assert content.instances["x"].status == "runnable"
+    else:
+        assert len(children) == 3
+        assert content.instances["x"].status == "awaiting_children"
+        assert [w.remaining for w in content.waits_of("x")] == [3]
 
 
+@race()
 async def test_fault_26_an_outcome_of_work_that_was_handed_back_is_fenced(
     stage: Stage, outcome: Callable[..., Commit]
-) -> None:
-    async def prepare() -> Duel:
-        claim = await _doomed(stage)
-        late = outcome(claim, *EFFECTS)
-
-        async def check(handing: TurnResult, committing: TurnResult) -> None:
-            row = (await stage.content()).instances["x"]
-            if late.fenced:
-                assert (row.status, row.attempt, row.crashes) == ("runnable", 0, 0)
-                await _untouched(stage)
-            else:
-                await _arrived(stage)
-
-        return Duel(part(HandBack(claims=[claim], retire="dead")), part(late), check, seen=handed(claim))
-
-    await stage.explore(prepare)
+) -> Race:
+    claim = await _doomed(stage)
+    late = outcome(claim, *EFFECTS)
+    yield Duel(part(HandBack(claims=[claim], retire="dead")), part(late), seen=handed(claim))
+    row = (await stage.content()).instances["x"]
+    if late.fenced:
+        assert (row.status, row.attempt, row.crashes) == ("runnable", 0, 0)
+        await _untouched(stage)
+    else:
+        await _arrived(stage)
 
 
+@race(deep=True)
 async def test_fault_26_an_outcome_of_a_zombie_concurrent_with_the_claim_of_its_successor_is_fenced_or_came_first(
     stage: Stage,
-) -> None:
-    async def prepare() -> Duel:
-        claim = await _doomed(stage)
-        late = done(claim, *EFFECTS)
-
-        async def check(claiming: TurnResult, committing: TurnResult) -> None:
-            assert late.fenced == ("x" in [claim.id for claim in claiming.claims])
-            if late.fenced:
-                assert (await stage.content()).instances["x"].lease_owner == "next"
-                await _untouched(stage)
-
-        return Duel(part(Reclaim(owners=["dead"]), claim=capacity("next")), part(late), check, seen=handed(claim))
-
-    await stage.explore(prepare, deep=True)
+) -> Race:
+    claim = await _doomed(stage)
+    late = done(claim, *EFFECTS)
+    claiming, _ = yield Duel(part(Reclaim(owners=["dead"]), claim=capacity("next")), part(late), seen=handed(claim))
+    assert late.fenced == ("x" in [claim.id for claim in claiming.claims])
+    if late.fenced:
+        assert (await stage.content()).instances["x"].lease_owner == "next"
+        await _untouched(stage)

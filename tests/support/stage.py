@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -260,12 +261,31 @@ class Act:
 
 @dataclass
 class Duel:
-    """Two concurrent parts, and a check that must hold afterwards in either order."""
+    """Two concurrent parts."""
 
     one: Part
     two: Part
-    check: Callable[[TurnResult, TurnResult], Awaitable[None]] | None = None
     seen: Sequence[int] = ()
+
+
+Race = AsyncGenerator[Duel, tuple[TurnResult, TurnResult]]
+"""Prepares a duel and yields it; what is after the `yield` must hold in either order."""
+
+
+def race(
+    *, deep: bool = False, every: bool = False, more_than: int = 0
+) -> Callable[[Callable[..., Race]], Callable[..., Coroutine[Any, Any, None]]]:
+    """Explore the race that a test is; more than so many interleavings are played."""
+
+    def decorate(test: Callable[..., Race]) -> Callable[..., Coroutine[Any, Any, None]]:
+        @functools.wraps(test)
+        async def explore(stage: Stage, **fixtures: Any) -> None:
+            played = await stage.explore(lambda: test(stage=stage, **fixtures), deep=deep, every=every)
+            assert played > more_than
+
+        return explore
+
+    return decorate
 
 
 class Stage:
@@ -369,7 +389,7 @@ class Stage:
 
     # -- interleavings ----------------------------------------------------------------------------
 
-    async def explore(self, prepare: Callable[[], Awaitable[Duel]], *, deep: bool = False, every: bool = False) -> int:
+    async def explore(self, prepare: Callable[[], Race], *, deep: bool = False, every: bool = False) -> int:
         """Each side runs first and is stopped at each stopping point, and the other runs as far as it gets.
 
         With `deep` the other is stopped too, at each of its stopping points, while the first continues. With `every`
@@ -389,11 +409,12 @@ class Stage:
         return played
 
     async def _duel(
-        self, prepare: Callable[[], Awaitable[Duel]], leads: int, at: int, stop: int | None, every: bool
+        self, prepare: Callable[[], Race], leads: int, at: int, stop: int | None, every: bool
     ) -> tuple[bool, bool]:
         """Run one interleaving; says whether the first ended before its stop and whether the other reached its own."""
         await self.clear()
-        duel = await prepare()
+        race = prepare()
+        duel = await anext(race)
         one, two = self.one.act(duel.one, every), self.two.act(duel.two, every)
         lead, follow = (one, two) if leads == 1 else (two, one)
         try:
@@ -409,10 +430,11 @@ class Stage:
                 if act.turn.again:
                     await act.side.run(*act.turn.again)
             await self.audited_content(duel.seen)
-            if duel.check is not None:
-                assert one.turn is not None
-                assert two.turn is not None
-                await duel.check(one.turn, two.turn)
+            assert one.turn is not None
+            assert two.turn is not None
+            with contextlib.suppress(StopAsyncIteration):
+                await race.asend((one.turn, two.turn))
+                raise AssertionError("a race yields once")
         except BaseException as error:
             error.add_note(f"{lead.side.name} leads, stopped at place {at}; the other at {stop}")
             error.add_note(f"  {one.side.name}: {' '.join(one.sent)}\n  {two.side.name}: {' '.join(two.sent)}")
