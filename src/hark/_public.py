@@ -1,6 +1,6 @@
-"""The public names: what `from hark import …` gives. Code inside the package imports from the modules instead.
+"""The public names, as `from hark import …` gives them. Code inside the package imports from the modules instead.
 
-Those of jobs and of functions are imported at their first use: a program that has none does not wait for them.
+The names of jobs and functions are imported at their first use: a program without them need not load them.
 """
 
 from importlib import import_module

@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """With the option, collect the coverage of every Harness that is closed."""
+    """Collect the coverage of every closed Harness, if the option is given."""
     if config.getoption("--hark-coverage"):
         config.pluginmanager.register(CoverageReport(config), "hark-coverage")
 
@@ -49,7 +49,7 @@ class CoverageReport:
         Harness._on_close = self._found.extend
 
     def pytest_sessionfinish(self) -> None:
-        """In a process of pytest-xdist: give what was found to the process that prints it."""
+        """Pass the coverage of a pytest-xdist process to the process that prints it."""
         output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
         if output is not None:
             from hark.views.bpmn_coverage import added
@@ -61,7 +61,7 @@ class CoverageReport:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a process of pytest-xdist found."""
+        """Add the coverage that a process of pytest-xdist has found."""
         from hark.views.bpmn_coverage import CoveredFlow, PathCoverage
 
         for process, version, flows in getattr(node, "workeroutput", {}).get("hark-coverage", ()):

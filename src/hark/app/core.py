@@ -1,4 +1,4 @@
-"""What the groups of verbs share: how they ask the clerk for a change, and how they read the store."""
+"""Core: the base class of the groups of verbs. It asks the clerk for changes, and reads the store."""
 
 from __future__ import annotations
 
