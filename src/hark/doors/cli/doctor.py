@@ -179,7 +179,7 @@ def _check_waits(facts: dict[str, Any]) -> Check:
 
 
 def _check_server(hark: "Hark", url: str | None) -> list[Check]:
-    """What is to be said of NATS; nothing if it is not used."""
+    """The check of NATS; none if the app does not use it."""
     from hark.app.door_access import DoorAccess
 
     try:

@@ -1,4 +1,4 @@
-"""`hark job check|graph|schema`: what can be done with a job file without running it."""
+"""`hark job check|graph|schema`: check and draw a job file without running it."""
 
 import sys
 from pathlib import Path

@@ -107,7 +107,7 @@ class Options:
     """All arguments of `hark`, as they were typed: not an option."""
 
     def override(self, earlier: "Options | None") -> "Options":
-        """These options; where one is not given, the earlier one."""
+        """Return these options, completed with the earlier ones."""
         if earlier is None:
             return self
         pairs = zip(_values(self), _values(earlier), strict=True)
@@ -135,9 +135,9 @@ class Options:
         return os.environ.get("HARK_SCHEMA") or None
 
     def as_given(self) -> str:
-        """The options that choose the store, to be put behind a command that the user is told to run next.
+        """The options that choose the store, as text behind a command that the user should run next.
 
-        What comes from the environment is left out, because it applies to that command too. So are secrets.
+        Values from the environment are left out, because they apply to that command too. So are secrets.
         """
         words = []
         for name in ("db", "app", "schema", "server"):
@@ -146,9 +146,9 @@ class Options:
         return "".join(f" {shlex.quote(word)}" for word in words) + (" --token …" if self.token is not None else "")
 
     def add_to_commands(self, text: str) -> str:
-        """A text that tells the user to run commands, with these options in each of them.
+        """Return a text that tells the user to run commands, with these options in each of them.
 
-        A command is in backticks, or it is the end of the text.
+        A command is in backticks, or at the end of the text.
         """
 
         def complete(match: re.Match[str]) -> str:

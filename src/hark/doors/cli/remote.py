@@ -2,7 +2,7 @@
 
 The table of routes has the method, the path, the fields of the body and the type of the result of each.
 
-An error of the server is raised here as the engine raised it there: the same class with the same data, so a command
+An error of the server is raised here as the engine raised it there: as the same class with the same data, so a command
 ends with the same exit code. The client is that of the standard library: a command sends one request or a few.
 """
 
@@ -70,7 +70,7 @@ class Raw(NamedTuple):
 
 
 def _verb(operation: str, result: Callable[[Any], Any] | None = None) -> Callable[..., RemoteReply[Any]]:
-    """The verb of `Hark` that an operation of the HTTP API is, with the arguments of `RemoteHark._call`.
+    """Make the verb of `Hark` that sends an operation of the HTTP API, with the arguments of `RemoteHark._call`.
 
     Args:
         operation: The `id` of its route.
@@ -161,10 +161,10 @@ class RemoteHark:
         )
         return RemoteReply([(one.name, one.version) for one in done.deployed])
 
-    # -- what a server does not need, or has no route for --------------------------------------------
+    # -- operations without a route ------------------------------------------------------------------
 
     def ids_beginning(self, prefix: str, *, limit: int = 2) -> RemoteReply[builtins.list[str]]:
-        """As `DoorAccess.ids_beginning`, among the newest instances."""
+        """Find ids as `DoorAccess.ids_beginning` does, but among the newest instances only."""
         found = (one for one in self.list(limit=_PAGE).result() if one.kind != "task")
         return RemoteReply([one.id for one in found if one.id.startswith(prefix)][:limit])
 

@@ -58,7 +58,7 @@ def bearer(scope: Scope) -> str | None:
 
 
 def is_local_client(scope: Scope) -> bool:
-    """Whether the connection comes from this machine."""
+    """Return True if the connection comes from this machine."""
     client = scope.get("client")
     return client is not None and is_loopback(client[0])
 

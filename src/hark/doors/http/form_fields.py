@@ -62,12 +62,12 @@ class Field:
 
     @property
     def text(self) -> str:
-        """What was typed into a field with one value."""
+        """The input of a field with one value."""
         return self.typed[0] if self.typed else ""
 
     @property
     def has_few_options(self) -> bool:
-        """Whether the options are few and short enough to be shown side by side."""
+        """True if the options are few and short enough to be shown side by side."""
         return (
             len(self.options) <= _MAX_RADIO_BUTTONS and sum(len(option.label) for option in self.options) <= _LONG_TEXT
         )
@@ -93,7 +93,7 @@ class FieldBuilder:
         return self._build(self._schema, (), "Your answer", required=True)
 
     def is_approval(self) -> bool:
-        """Whether the schema is that of a gate (approve, or reject with a reason): two buttons instead of fields."""
+        """Return True for the schema of a gate (approve, or reject with a reason): it gets two buttons, not fields."""
         several = self._schema.get("oneOf") or self._schema.get("anyOf") if isinstance(self._schema, dict) else None
         shapes = [self._simplify(one)[0] for one in several or [self._schema]]
         actions: list[Any] = []
@@ -230,7 +230,7 @@ def _typed_default(new: Field, default: Any) -> list[str]:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether these are the same JSON value."""
+    """Return True if these are the same JSON value."""
     return type(one) is type(other) and bool(one == other)  # True is not 1 here
 
 

@@ -1,4 +1,4 @@
-"""The open event streams of a process: at most so many, and each only as long as its token is valid (X3).
+"""The open event streams of a process: limited in number, and each open only while its token is valid (X3).
 
 A request is authenticated when it comes; a stream may last for days after that. One read every few seconds checks the
 tokens of all streams again.
@@ -24,7 +24,7 @@ _CHECK_INTERVAL = 5.0  # seconds
 
 
 class OpenStream:
-    """One open stream. `over` is done when it has to end: the client is gone, or its token is not valid any more."""
+    """An open stream. `over` is done when it has to end: the client is gone, or its token is not valid any more."""
 
     def __init__(self, caller: Caller) -> None:
         self.secret = caller.secret

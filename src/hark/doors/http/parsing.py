@@ -1,4 +1,4 @@
-"""Bodies and queries to typed values. A body has a size limit, and all JSON is parsed by model/json.py."""
+"""Parse bodies and queries to typed values. A body has a size limit, and model/json.py parses all JSON."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ async def _ping(request: HttpRequest) -> None:
 
 
 def view_awakeable(request: HttpRequest, awakeable: Awakeable) -> Any:
-    """The awakeable as this caller may see it: with a complete link, or without one."""
+    """The awakeable as the caller may see it: with a complete link, or without one."""
     values = {name: getattr(awakeable, name) for name in AwakeableView.__struct_fields__ if name != "url"}
     link = awakeable.url if "answer" in request.caller.scopes else None
     if link is not None and link.startswith("/"):

@@ -1,4 +1,4 @@
-"""How a route is declared and found, and the request as a handler sees it.
+"""Declare routes and find the one of a request; and the request as a handler sees it.
 
 A path is matched by its raw segments and each argument is decoded alone, so that `%2F` in a key stays in its segment.
 """
@@ -37,13 +37,13 @@ class ServerContext:
     feed: Feed
     streams: OpenStreams
     document: dict[str, Any]
-    """What /openapi.json returns."""
+    """The content of /openapi.json."""
     heartbeat: float
     """Seconds between two comments of a stream without events."""
 
 
 class HttpRequest:
-    """One request, as a handler sees it."""
+    """A request, as a handler sees it."""
 
     __slots__ = ("access", "app", "args", "caller", "receive", "route", "scope", "send", "server")
 
@@ -105,7 +105,7 @@ Handler = Callable[[HttpRequest], Awaitable[Response | None]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row of the table of routes."""
+    """A row of the table of routes."""
 
     method: str
     path: str

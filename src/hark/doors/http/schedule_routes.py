@@ -20,7 +20,7 @@ CatchUp = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum"
 
 
 class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What a schedule starts, and when: either `cron` or `every`.
+    """A schedule: the definition that it starts, and its times, as either `cron` or `every`.
 
     Attributes:
         definition: The name of the definition.
