@@ -1,7 +1,7 @@
-"""Claim and unclaim awakeables: who works on an open question (user tasks of processes).
+"""Claim and unclaim awakeables: record which person works on an open question (user tasks of processes).
 
-A claim is advice for people, and recorded: it keeps others from claiming, not from answering. It holds the locks that
-the settlement of an awakeable holds, so it is either before that or refused.
+A claim is recorded as advice for people: it keeps others from claiming, not from answering. This verb holds the locks
+of a settlement, so a claim either precedes the settlement or is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def plan(turn: Turn) -> None:
-    """Lock the owners, as settle.py does."""
+    """Lock the owners of the awakeables, as settle.py does."""
     unknown = set()
     for request in turn.batch.of(AssignAwakeable):
         if request.task_id is not None:
@@ -35,7 +35,7 @@ async def plan(turn: Turn) -> None:
 
 
 async def apply(turn: Turn) -> None:
-    """After the settlements of the same turn."""
+    """Record and clear claims, after the settlements of the same turn."""
     requests = turn.batch.of(AssignAwakeable)
     if not requests:
         return

@@ -88,9 +88,9 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     restored: list[int] = []
     undoable: list[tuple[str, str | None]] = []
     progress: list[tuple[str, str]] = []
-    fresh: list[tuple[str, str]] = []  # instances that start their next attempt without waits, and what is cancelled
+    fresh: list[tuple[str, str]] = []  # instances that start an attempt without waits, and the places they asked in
     moved: list[tuple[str, str, str]] = []  # instances that continue in another lane or queue
-    used_waits: list[str] = []  # waits that led here; a Retry keeps them, and a park or proceed names those it drops
+    used_waits: list[str] = []  # waits that led to this step; a Retry keeps them, a park or proceed names those to drop
     for request in turn.batch.of(Commit):
         if request.fenced:
             continue

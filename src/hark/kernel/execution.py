@@ -19,18 +19,18 @@ from hark.kernel.requests import Capacity, Commit, Request
 
 
 class FullTurn(NamedTuple):
-    """All phases, in an order that is the proof."""
+    """Execute all phases of turn.py."""
 
 
 class AdvanceTurn(NamedTuple):
-    """One statement for all outcomes."""
+    """Execute one statement for all outcomes."""
 
     commits: Sequence[Commit]
 
 
 class CallTurn(NamedTuple):
-    """One function call. It writes nothing if it meets a case that needs a decision of the kernel; then the turn is
-    rolled back and executed in full."""
+    """Execute one function call. It writes nothing if it meets a case that needs a decision of the kernel; then the
+    turn is rolled back and executed in full."""
 
     values: dict[str, Any]
     """The parameters of the call."""

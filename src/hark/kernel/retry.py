@@ -99,7 +99,7 @@ async def apply(turn: Turn) -> None:
 
 
 async def _take_kept(turn: Turn, messages: set[tuple[str, str]]) -> None:
-    """Deliver what was kept meanwhile for the messages that retried instances wait for again."""
+    """Deliver the messages that were kept meanwhile and that retried instances wait for again."""
     if not messages:
         return
     found = await turn.tx.fetch(sql.message_waits, sorted(messages))

@@ -1,4 +1,4 @@
-"""The settings of the application that a turn needs."""
+"""Rules: the settings of the application that a turn needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hark.kernel.limits import Limits
 
 
 class Rules:
-    """What the application configured: limits, quarantine and the size of broadcasts."""
+    """The settings of the application that a turn needs: limits, quarantine and the size of broadcasts."""
 
     __slots__ = ("broadcast_limit", "chunk", "limits", "max_crashes")
 

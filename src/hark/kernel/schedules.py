@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _BATCH = 500  # schedules of one sweep; the next turn continues
-_MAX_TICKS = 5000  # that a turn looks at, about 0.1 s: schedules that were late for a week must not stop the clerk
+_MAX_TICKS = 5000  # of a turn, about 0.1 s: schedules that were late for a week must not stop the clerk
 _ON_TIME = 60_000_000  # µs: a tick that is fired later than this was missed
 _RETRY = 60_000_000  # µs until a schedule is tried again whose time zone this process does not have
 
@@ -86,7 +86,7 @@ def _id(name: str) -> str:
 
 
 async def plan(turn: Turn, *, sweep: bool) -> None:
-    """Find what is due, and what it takes to start it."""
+    """Find the triggers that are due, reserve their keys, and lock the instances that they may have to wait for."""
     changes = turn.batch.of(ChangeSchedule)
     rows = await turn.tx.fetch(sql.due_starts, size=_BATCH) if sweep else []
     if not changes and not rows:
@@ -126,7 +126,7 @@ def _started_by(row: sql.StartRow) -> set[str]:
 
 
 async def apply(turn: Turn) -> None:
-    """Lock the rows, carry out the changes and fire what is due. The instances are started after this."""
+    """Lock the rows, carry out the changes and fire due triggers. The instances are started after this."""
     if not turn.has_schedules:
         return
     state = turn.schedules
@@ -140,7 +140,7 @@ async def apply(turn: Turn) -> None:
         await _change(turn, changes)
         turn.result.pending.scheduled = True
     if state.due:
-        # The least late first: one with many ticks to count does not hold up the others.
+        # The least late come first: a schedule with many ticks to count does not hold up the others.
         rows = await turn.tx.fetch(sql.lock_due_starts, ids=sorted(state.due))
         for row in sorted(rows, key=lambda row: row.due_at or 0, reverse=True):
             if row.id not in state.removed:
@@ -206,7 +206,7 @@ def _state(change: ChangeSchedule) -> str:
 
 
 def _resumed(row: sql.StartRow, now: int) -> sql.StartRow:
-    """The ticks of the pause are neither started nor missed; an interval keeps its rhythm."""
+    """Resume a schedule: ticks of the pause are neither started nor missed, and an interval keeps its rhythm."""
     if not row.paused:
         return row
     after = row.next_at
@@ -271,11 +271,11 @@ class _Ticks(NamedTuple):
     total: int
     latest: list[int]  # the last of them, at least as many as may be started
     next_at: int | None
-    cut: bool  # there are more: none of these may be the last
+    cut: bool  # more ticks are due: none of these may be the last
 
 
 def _ticks(row: sql.StartRow, now: int, limit: int) -> _Ticks:
-    """Those of a schedule at `now`. `limit` is how many may be looked at; it is above MAX_CATCH_UP."""
+    """The ticks of a schedule that are due at `now`. At most `limit` are computed, which is above MAX_CATCH_UP."""
     first, most = row.next_at, row.remaining
     if first is None or first > now or most == 0:
         return _Ticks(0, [], first, False)
@@ -296,14 +296,14 @@ def _ticks(row: sql.StartRow, now: int, limit: int) -> _Ticks:
 
 
 def _fire(turn: Turn, row: sql.StartRow) -> None:
-    """Start what is due of one schedule."""
+    """Start the due ticks of one schedule."""
     state, now = turn.schedules, turn.now
     if row.paused:
         return
     planned = state.planned[row.id]
     key = row.correlation_key
     if _started_by(row) != _started_by(planned) or (key is not None and key not in state.reserved):
-        turn.result.pending.more = True  # it was changed before the lock: the next turn plans it again
+        turn.result.pending.more = True  # the row was changed before the lock: the next turn plans it again
         return
     if state.ticks_left <= MAX_CATCH_UP:
         turn.result.pending.more = True
@@ -372,7 +372,7 @@ def _start(turn: Turn, row: sql.StartRow, tick: int, trigger: ChangeSchedule | N
 
 
 async def record(turn: Turn) -> None:
-    """Write what became of the schedules of this turn."""
+    """Set the results of triggers and ticks, and write the schedules that this turn has touched."""
     if not turn.has_schedules:
         return
     state = turn.schedules

@@ -3,7 +3,7 @@
 Each settles once, with the inbox row of its answer in the same commit (invariant 8).
 
 Only the settling turn knows which awakeable an answer settles, and with which schema. It validates a small answer
-itself. Any other answer is validated beside the turns (`TurnResult.to_validate`) and then comes back, since a turn must
+itself. Any other answer is validated outside the turns (`TurnResult.to_validate`) and then comes back: a turn must
 not wait for it; an effect cannot leave its outcome and is validated in the turn, within the same limits of work
 (model/validation.py). An answer that does not match the schema, or comes from a person who was not asked, is refused
 and changes nothing (A8).
@@ -48,7 +48,7 @@ class _Settled(msgspec.Struct, gc=False):
 
 @request_for(Settle)
 def _request(effect: Settle, sender: Commit) -> SettleAwakeable:
-    # The owner is read now: an effect cannot run again without its outcome, as a request does that named a wrong one.
+    # Read the owner now: a request that names a wrong owner runs again, an effect cannot do so without its outcome.
     return SettleAwakeable(settle=effect, sender=sender, read_owner=True)
 
 
@@ -103,8 +103,8 @@ async def apply(turn: Turn) -> None:
 
 
 async def lock_tasks(turn: Turn, states: Iterable[sql.AwakeableState]) -> bool:
-    """Lock the tasks that asked, if they are free: that an awakeable belongs to a task is known only now. Returns True
-    if there are any; the states were read before their lock then (invariant 3)."""
+    """Lock the tasks that asked, if they are free: only the states say which awakeables belong to a task. Returns True
+    if there are any: then the states were read before the lock, and must be read again (invariant 3)."""
     tasks = [state.task_id for state in states if state.task_id is not None and state.task_id not in turn.rows]
     if tasks:
         locked = await turn.locks.acquire_free(tasks)
@@ -136,7 +136,7 @@ def _settle(
 
 
 def is_late(turn: Turn, state: sql.AwakeableState) -> bool:
-    """Pending after its timeout: no timer fires while its instance is executing."""
+    """Return True for an awakeable that is pending after its timeout: no timer fires while its instance executes."""
     return state.status == "PENDING" and state.timeout_at is not None and state.timeout_at <= turn.now
 
 
@@ -180,7 +180,7 @@ def _not_assigned(state: sql.AwakeableState, settle: Settle) -> NotAssigned | No
 
 
 def not_assigned(state: sql.AwakeableState, by: str | None, verb: str) -> NotAssigned | None:
-    """Why this person may not answer or claim an awakeable, or None. With groups, who is a member is not known here."""
+    """The error of a person who may not answer or claim an awakeable, or None. Group members are not known here."""
     assignees = json.load(state.assignees) if state.assignees is not None else []
     # A caller without `by` is code with access to the store. `by` is what the door says: auth.py takes it from the API
     # token.
@@ -194,12 +194,12 @@ def not_assigned(state: sql.AwakeableState, by: str | None, verb: str) -> NotAss
 
 
 def matches_schema(request: SettleAwakeable, wanted: str) -> bool:
-    """True when the answer is known to match this schema, without work beside the turns."""
+    """Return True when the answer is known to match this schema, without validation outside the turns."""
     return _problems(request, wanted) == []
 
 
 def _problems(request: SettleAwakeable, wanted: str | None) -> list[str] | None:
-    """Why the answer does not match the schema; None if that has to be found out beside the turns."""
+    """The mismatches of the answer with the schema; None if they must be found outside the turns."""
     settle = request.settle
     # A payload of None means that no answer is given, as in a rejection; the JSON value null is the text "null".
     if wanted is None or settle.payload is None or settle.status != "RESOLVED":
@@ -213,7 +213,7 @@ def _problems(request: SettleAwakeable, wanted: str | None) -> list[str] | None:
 
 
 def validate(request: SettleAwakeable) -> None:
-    """Validate the answer of a request in `TurnResult.to_validate`. Takes long enough to need a thread of its own."""
+    """Validate the answer of a request in `TurnResult.to_validate`. It may take long, and needs a thread of its own."""
     assert request.schema is not None
     assert request.settle.payload is not None
     request.problems = validation.problems(request.schema, request.settle.payload)

@@ -1,8 +1,8 @@
-"""Instances that broadcasts and messages start, and the triggers that a deployed definition brings.
+"""Start instances by broadcasts and messages, and replace the triggers that a deployed definition brings.
 
 A broadcast starts an instance of every definition that has a trigger for its name, and counts them. They do
 not receive the broadcast itself: its subscribers were read before they existed. A message starts one only if no
-live instance takes it. What a schedule starts is in schedules.py.
+live instance takes it. Schedules are in schedules.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def replace(turn: Turn, deploy: Deploy, version: int) -> None:
 
 
 async def apply(turn: Turn, sent: Sent | None) -> None:
-    """Start what the broadcasts and messages of this turn start. `sent`: what is written about the messages."""
+    """Start the instances of the broadcasts and messages of this turn. `sent` has the rows about the messages."""
     if not turn.has_triggered:
         return
     triggered = turn.triggered
@@ -61,7 +61,7 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
         if isinstance(cause, Message):
             chosen = found.get(("message", cause.name), [])[:1]  # one receiver
             if not chosen and sent is not None:
-                message.give_up(turn, cause, sent)  # removed since the turn found it
+                message.give_up(turn, cause, sent)  # the trigger was removed since the turn found it
         else:
             chosen = found.get(("broadcast", cause.name), [])
         for row in chosen:

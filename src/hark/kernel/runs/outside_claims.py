@@ -1,7 +1,7 @@
-"""Tasks for workers outside: claims that are made and reported by calls, not by a worker of Hark (J11).
+"""Claim tasks for workers outside, which fetch and report them by calls (J11).
 
 A fetched task is executing, like any other, under an owner and a lease of its own: a row in `workers` that its worker
-renews by heartbeats. If it does not, the task is reclaimed as that of any dead worker is. Everything it reports is
+renews by heartbeats. Without them, the task is reclaimed as that of any dead worker is. All its reports are
 fenced by the epoch of its claim (invariant 2).
 """
 
@@ -26,12 +26,12 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
-_MAX_ROUNDS: Final = 3  # rows that a bucket refuses make room for others, this many times in a turn
+_MAX_ROUNDS: Final = 3  # rounds in a turn: each replaces the rows that a bucket refused in the one before
 _PAST_REFUSED: Final = 1000
 
 
 class _LeaseInfo(msgspec.Struct):
-    """What a lease says about itself."""
+    """The data of a lease, in its row."""
 
     lease: float = 60.0  # seconds
 
@@ -51,12 +51,12 @@ def plan(turn: Turn) -> None:
 
 
 async def apply(turn: Turn) -> None:
-    """Renew leases, and end those of tasks that have an outcome. Before the outcomes are written: these leave their
-    owner."""
+    """Renew leases, and end those of tasks that have an outcome, before the outcomes are written: the tasks lose their
+    owner then."""
     ended = []
     for request in turn.batch.of(CommitTask):
         commit = request.commit
-        request.result = commit.result  # why it is refused, if it is
+        request.result = commit.result  # the error, if it is refused
         if not commit.fenced:
             ended.append(commit.claim.id)
         elif request.result is None:
@@ -83,7 +83,7 @@ async def _renew(turn: Turn) -> None:
         renewed.append((lease.owner, until))
         for request in held.pop(lease.id):
             request.result = until
-    for id, requests in held.items():  # its lease is over and removed: it will be reclaimed
+    for id, requests in held.items():  # their leases are over and removed: they will be reclaimed
         for request in requests:
             request.result = task_lost(id, status_of(turn.rows.get(id)))
     if renewed:
