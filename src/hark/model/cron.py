@@ -1,11 +1,11 @@
-"""When a schedule is due: a cron expression in a time zone, or an interval.
+"""Compute the ticks of a schedule: of a cron expression in a time zone, or of an interval.
 
 A tick is an instant, in µs since 1970. The ticks of a cron expression are the local times that match it, each once: a
 local time that occurs twice, because clocks are set back, counts the first time, and one that clocks skip is moved to
 the first instant after the gap. The ticks of an interval are a fixed distance apart, so they do not drift.
 
-The fields are parsed and searched by cronsim, over local times without a time zone; what becomes of such a time in its
-zone is decided here.
+The fields are parsed and searched by cronsim, over local times without a time zone; this file converts such a time to
+an instant.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_TEXT = 255  # characters of a cron expression
 _MIN_INTERVAL = 10_000  # µs
-_UNTIL = " until "  # before the last tick of a cron expression
+_UNTIL = " until "  # separates a cron expression from the time of its last tick
 
 
 class Timing(Struct, frozen=True):
@@ -55,7 +55,7 @@ class Timing(Struct, frozen=True):
         return found[0] if found else None
 
     def ending(self, last: int) -> Timing:
-        """The same ticks of `cron`, but none that is later than `last`."""
+        """Return this timing without the ticks of `cron` that are later than `last`."""
         return Timing(f"{self.cron}{_UNTIL}{from_micros(last).isoformat()}", self.every, self.timezone)
 
     def due(self, after: int, until: int | None, limit: int) -> tuple[list[int], bool]:

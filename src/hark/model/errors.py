@@ -1,4 +1,4 @@
-"""Every error Hark raises on purpose, in one tree.
+"""The errors that Hark raises on purpose, in one tree.
 
     HarkError
     ├── InvalidInput (ValueError)      an argument or payload is malformed
@@ -430,5 +430,5 @@ def task_lost(task: str, status: str) -> TaskLost:
 
 
 def unfinished_undo(reason: str) -> str:
-    """What the error of an instance says when its undo could not finish, after a cancel for this reason."""
+    """The addition to the error of an instance whose undo could not finish, after a cancel for this reason."""
     return f"It was being cancelled ({reason}), and its undo has not finished: a retry continues the undo."

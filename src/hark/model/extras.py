@@ -1,4 +1,4 @@
-"""Import what only an extra installs (`pip install 'hark[server]'`), or say which extra is missing."""
+"""Import modules that need an extra (`pip install 'hark[server]'`), or say which extra is missing."""
 
 from __future__ import annotations
 

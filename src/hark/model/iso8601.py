@@ -1,4 +1,4 @@
-"""ISO 8601: points in time, durations and repeating intervals, as timers of processes are written.
+"""Parse ISO 8601: points in time, durations and repeating intervals, for the timers of processes.
 
 All times are µs since 1970. A date without a zone is in UTC. Years, months, weeks and days are counted on the calendar
 of the zone that was written, so a day is the same time of the next day, also when clocks change; hours, minutes and

@@ -1,4 +1,4 @@
-"""Trigger: what starts instances of a definition by itself.
+"""Trigger: a schedule or a start event, which starts instances of a definition.
 
 A schedule and a timer start one at each tick, a broadcast one each time it is sent, a message one if no live instance
 takes it. `Hark.schedule` makes schedules; a deployed definition brings its own (`Deploy.starts`).
@@ -20,7 +20,7 @@ MAX_CATCH_UP = 1000
 
 
 class Trigger(Struct, frozen=True, kw_only=True):
-    """One trigger of a definition.
+    """A trigger of a definition.
 
     `name` is that of the schedule, the broadcast or the message; a timer has none. `state` is the first state of the
     instances, as `StartBuilder` builds it from an input; without one, an instance that a broadcast or a message starts
