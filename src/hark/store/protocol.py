@@ -1,4 +1,4 @@
-"""What the engine needs from a database, and nothing more.
+"""The contract between the engine and a database: Store, Tx and Lease.
 
 A store gives the clerk one write transaction at a time (`begin`), answers reads on other connections (`read`), renews
 leases on a connection that nothing else uses (`Lease`) and passes hints between processes (`announce`, `listen`). All
@@ -64,7 +64,7 @@ class Unreachable(StoreUnavailable):
 
 
 class Tx(Protocol):
-    """One write transaction: a turn. Used on the clerk's loop, one statement after the other."""
+    """A write transaction, which is one turn. Used on the clerk's loop, one statement after the other."""
 
     now: int
     """The time of the turn in µs by the database's clock (invariant 13)."""
@@ -132,8 +132,8 @@ class Lease(Protocol):
         Args:
             worker: The id of the worker.
             length: How long the lease is to last, in µs.
-            definitions: What the worker can run: its lanes, separated by commas.
-            info: Where it runs and what it has room for, as JSON (`views/worker_info.py`).
+            definitions: The lanes that the worker can run, separated by commas.
+            info: Its machine and its free slots, as JSON (`views/worker_info.py`).
 
         Raises:
             StoreFault: The lease was not renewed. The worker calls again; a lost connection must be replaced then.
@@ -146,7 +146,7 @@ class Lease(Protocol):
 
 
 Access = Literal["migrate", "write", "read"]
-"""What `Store.open` may do: apply the missing migrations, use a store that has them all, or only look at it."""
+"""The access of `Store.open`: apply the missing migrations, use a store that has them all, or only read it."""
 
 
 class Unmigrated(Exception):
@@ -162,9 +162,9 @@ class Server(NamedTuple):
     """The database behind a store, for people: `hark doctor` shows it."""
 
     name: str
-    """The product and its version, and where it is if that is not a secret."""
+    """The product and its version, and its place if that is not a secret."""
     problem: str | None = None
-    """Why this version must not be used, and what to do; None if it is fine."""
+    """The reason why this version must not be used, and what to do; None if it is fine."""
 
 
 class Store(Protocol):
@@ -175,7 +175,7 @@ class Store(Protocol):
     poll: float
     """Seconds between two calls of `changed`."""
     has_one_calls: bool
-    """True if it can carry out a frequent turn as one call (`statements.one_call_turn`). Worth it only if a statement
+    """True if it can execute a frequent turn as one call (`statements.one_call_turn`), which pays only if a statement
     costs a round trip."""
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
@@ -218,14 +218,14 @@ class Store(Protocol):
         ...
 
     def has_other_writers(self) -> bool:
-        """Whether another process has written lately and is kept out while a turn is running.
+        """Return True if another process has written lately and is kept out while a turn is running.
 
         The clerk then makes smaller turns and leaves gaps between them. Called twice per turn: must be cheap.
         """
         ...
 
     async def committed(self, xid: int) -> bool:
-        """Find out what became of a transaction whose COMMIT raised Lost.
+        """Find out whether a transaction was committed whose COMMIT raised Lost.
 
         Args:
             xid: The `Tx.xid` of the transaction.
@@ -266,14 +266,14 @@ class Store(Protocol):
         ...
 
     def no_reclaim_before(self) -> float:
-        """The time by `time.monotonic` before which expired leases are ignored; 0 if there is none.
+        """Return the time by `time.monotonic` before which expired leases are ignored; 0 if there is none.
 
         After an outage every lease has expired, although the workers live: they get one lease to renew theirs (M5).
         """
         ...
 
     def lease(self) -> Lease:
-        """Make what renews a worker's lease. Called on the lease thread, which is the only one to use it.
+        """Make the Lease of a worker. Called on the lease thread, which is the only one to use it.
 
         Raises:
             HarkError: As in `open`.
@@ -295,7 +295,7 @@ class Store(Protocol):
         ...
 
     async def changed(self) -> bool:
-        """Whether another process has written since the last call; True if the store cannot tell.
+        """Return True if another process has written since the last call, or if the store cannot tell.
 
         Called every `poll` seconds, so it is also the place to reopen the connection that listens.
 
@@ -306,7 +306,7 @@ class Store(Protocol):
 
 
 class StoreType(Protocol):
-    """What a URL scheme stands for (see connect.py): the class of a store, used before there is a store.
+    """The class of a store, for a URL scheme (see connect.py); used before there is a store.
 
     No member opens a connection; any thread may call them.
     """

@@ -1,4 +1,4 @@
-"""One text per statement, compiled for both databases.
+"""Sql: one text per statement, compiled for both databases.
 
 A statement is written once, in PostgreSQL's SQL with three kinds of placeholder:
 
@@ -94,12 +94,12 @@ class Sql(Generic[R]):
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """The tables that it reads or writes; names that are not tables may be among them."""
+        """The tables that the statement reads or writes; names that are not tables may be among them."""
         return frozenset(_TABLE.findall(self._text))
 
     @cached_property
     def can_follow_writes(self) -> bool:
-        """True when PostgreSQL accepts further clauses WITH in front of it."""
+        """True when PostgreSQL accepts further WITH clauses in front of this statement."""
         return _RECURSIVE.match(self._text) is None
 
     @cached_property

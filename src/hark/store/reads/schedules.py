@@ -1,4 +1,4 @@
-"""Schedules."""
+"""Read schedules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHOWN = """id, kind, name, definition, version, element, NULL, correlation_key,
         catch_up, remaining, next_at, due_at, paused, missed, skipped, last_at, last_id, waiting, running, blocker,
         error, deployed_by, created_at"""
 
-# T1: what `schedules` shows, by name.
+# T1: the columns that `schedules` shows, by name.
 list_schedules = Sql(
     f"""
     SELECT {_SHOWN} FROM triggers WHERE kind = 'schedule' AND name > :after::text

@@ -1,4 +1,4 @@
-"""Every statement of the turns, by topic, and what the clerk and the lease send beside them about the same rows.
+"""The statements of the turns, by topic, and those of the clerk and the lease about the same rows.
 
 What people, waiting callers and metrics read is in reads/.
 

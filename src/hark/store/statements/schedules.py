@@ -1,4 +1,4 @@
-"""Schedules and other triggers."""
+"""Read and write schedules and other triggers."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _COLUMNS = """id, kind, name, definition, version, element, state, correlation_k
         catch_up, remaining, next_at, due_at, paused, missed, skipped, last_at, last_id, waiting, running, blocker,
         error, deployed_by, created_at"""
 
-# T2: the triggers that are due, without a lock: which names to reserve and which instances to lock.
+# T2: the triggers that are due, without a lock, to find the names to reserve and the instances to lock.
 due_starts = Sql(
     f"SELECT {_COLUMNS} FROM triggers WHERE due_at <= :now::bigint ORDER BY due_at LIMIT :size::bigint", row=StartRow
 )
 
-# B3, B4: what these broadcasts and messages start.
+# B3, B4: the triggers of these broadcasts and messages.
 starts_by_event = Sql(
     f"""
     SELECT {_COLUMNS} FROM triggers WHERE (kind, name) IN (SELECT r.kind, r.name FROM {{rows: kind text, name text}})
@@ -58,10 +58,10 @@ starts_by_event = Sql(
 # T1: the triggers with these ids.
 starts_by_id = Sql(f"SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] ORDER BY id", row=StartRow)
 
-# B2: what starts instances of a definition that cannot be started by name, for the error that says so.
+# B2: the triggers of a definition that cannot be started by name, for the error that says so.
 deployed_starts = Sql("SELECT kind, name FROM triggers WHERE deployed_by = :definition::text ORDER BY id")
 
-# T2: those of these that are still due. The process that holds one of them fires it; the others leave it.
+# T2: the triggers among these that are still due. The process that holds one fires it; the others leave it.
 lock_due_starts = Sql(
     f"""
     SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] AND due_at <= :now::bigint

@@ -1,4 +1,4 @@
-"""API tokens."""
+"""Read and write API tokens."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ live_tokens = Sql(
     row=HashedToken,
 )
 
-# X3: whether any request has to be authenticated.
+# X3: one row if there is a live token.
 any_live_token = Sql(
     """
     SELECT 1 FROM tokens WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now::bigint) LIMIT 1
