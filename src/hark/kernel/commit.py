@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 
-def unfold(turn: Turn) -> None:
+def add_effects(turn: Turn) -> None:
     """Add the requests of the outcomes' effects, and plan the waits they arm."""
     for request in turn.batch.of(Commit):
         request.fenced = False

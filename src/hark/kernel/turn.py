@@ -85,8 +85,8 @@ async def run_turn(
     """
     turn = Turn(tx, rules, catalog, requests)
     batch, locks, result = turn.batch, turn.locks, turn.result
-    outside_claims.unfold(turn)
-    commit.unfold(turn)
+    outside_claims.add_outcomes(turn)
+    commit.add_effects(turn)
     # Most turns have nothing but outcomes, starts, signals and answers: they skip all other verbs.
     rare = batch.has_rare or bool(batch.message_waits)
     sweeps = batch.of(Sweep)

@@ -39,7 +39,7 @@ class _LeaseInfo(msgspec.Struct):
 # -- outcomes and heartbeats ------------------------------------------------------------------------
 
 
-def unfold(turn: Turn) -> None:
+def add_outcomes(turn: Turn) -> None:
     """Add the outcomes of fetched tasks to those of the turn."""
     for request in turn.batch.of(CommitTask):
         turn.batch.add(request.commit)
