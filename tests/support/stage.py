@@ -22,7 +22,7 @@ from msgspec import structs
 
 from hark.kernel.definitions import Catalog
 from hark.kernel.fast.advance_turn import are_advances, run_advance_turn
-from hark.kernel.fast.call_turn import one_call, run_call_turn
+from hark.kernel.fast.call_turn import call_parameters, run_call_turn
 from hark.kernel.requests import Capacity, Request, StartInstances
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
@@ -231,7 +231,7 @@ class Act:
         part, claim = self.part, self.part.claim
         if part.requests and claim is not None:
             claim = structs.replace(claim, backlog=False)  # else it is never one call
-        values = None if part.how else one_call(part.requests, claim)
+        values = None if part.how else call_parameters(part.requests, claim)
         if values is None:
             return None
         tx = await self.side.store.begin(one_call=True)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hark.kernel.fast.advance_turn import are_advances
-from hark.kernel.fast.call_turn import one_call
+from hark.kernel.fast.call_turn import call_parameters
 from hark.kernel.requests import Capacity, Commit, Request
 
 
@@ -62,5 +62,5 @@ def choose_execution(
         return FullTurn()
     if run_ahead and capacity is None and requests and are_advances(requests):
         return AdvanceTurn(requests)
-    values = one_call(requests, capacity) if calls else None
+    values = call_parameters(requests, capacity) if calls else None
     return FullTurn() if values is None else CallTurn(values)

@@ -33,7 +33,7 @@ _row: Final = msgspec.json.Decoder(list[Any]).decode
 _Values = dict[str, Any]
 
 
-def one_call(requests: Sequence[Request], capacity: Capacity | None) -> _Values | None:
+def call_parameters(requests: Sequence[Request], capacity: Capacity | None) -> _Values | None:
     """The parameters of the call for these requests; None if the function cannot carry them out.
 
     Args:
@@ -119,9 +119,9 @@ async def run_call_turn(
 
     Args:
         tx: The transaction, of `Store.begin(one_call=True)`.
-        requests: As for `one_call`.
-        capacity: As for `one_call`.
-        values: What `one_call` returned.
+        requests: As for `call_parameters`.
+        capacity: As for `call_parameters`.
+        values: What `call_parameters` returned.
 
     Returns:
         The result of the turn; None if the turn has to be rolled back and executed in full.
