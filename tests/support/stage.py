@@ -57,8 +57,8 @@ _MATTER = {
     "take_pending_deliveries", "add_pending_deliveries", "lock", "advance_all", "taken", "insert_instances", "due",
     "hold_buckets", "due_buckets", "promote", "claimable", "claimable_tasks", "insert_buckets", "try_buckets",
     "retire", "expired", "idle_buckets", "record_definitions", "newest_definitions", "deploy_definitions",
-    "set_undeployed", "commit", "lock_free", "run_waits", "due_starts", "starts_by_id", "lock_starts",
-    "lock_due_starts", "save_starts", "release_starts", "kept_messages", "seen_messages", "starts_by_event",
+    "set_undeployed", "commit", "lock_free", "run_waits", "due_triggers", "triggers_by_id", "lock_triggers",
+    "lock_due_triggers", "save_triggers", "release_triggers", "kept_messages", "seen_messages", "triggers_by_event",
     "insert_messages", "forget_expired_messages", "one_call_turn",
 }  # fmt: skip
 _TABLES = ("instances", "inbox", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",

@@ -267,7 +267,7 @@ class CommitTask(Request, eq=False):
 class ChangeSchedule(Request, eq=False):
     """Create or replace, pause, resume, trigger or delete a schedule.
 
-    The result is its `StartRow`; of a trigger, the id of the instance; of a delete, None."""
+    The result is its `TriggerRow`; of a trigger, the id of the instance; of a delete, None."""
 
     verb: Literal["put", "pause", "resume", "trigger", "delete"] = "put"
     name: str = ""

@@ -53,11 +53,11 @@ class Schedules:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.deployed: dict[str, tuple[tuple[Trigger, ...], int]] = {}  # by definition: its starts, its version
+        self.deployed: dict[str, tuple[tuple[Trigger, ...], int]] = {}  # by definition: its triggers, its version
         self.due: list[str] = []
-        self.planned: dict[str, sql.StartRow] = {}  # as they were before the lock
+        self.planned: dict[str, sql.TriggerRow] = {}  # as they were before the lock
         self.reserved: set[str] = set()  # correlation keys
-        self.rows: dict[str, sql.StartRow] = {}  # locked, as this turn leaves them
+        self.rows: dict[str, sql.TriggerRow] = {}  # locked, as this turn leaves them
         self.touched: set[str] = set()  # to write
         self.removed: set[str] = set()
         self.fired: list[_Fired] = []
@@ -67,7 +67,7 @@ class Schedules:
         self.unreadable: set[str] = set()  # this process cannot compute their ticks
         self.ended: list[str] = []  # instances that a schedule started and that this turn has ended
 
-    def put(self, row: sql.StartRow) -> None:
+    def put(self, row: sql.TriggerRow) -> None:
         self.rows[row.id] = row
         self.touched.add(row.id)
         self.removed.discard(row.id)
@@ -88,7 +88,7 @@ def _id(name: str) -> str:
 async def plan(turn: Turn, *, sweep: bool) -> None:
     """Find the triggers that are due, reserve their keys, and lock the instances that they may have to wait for."""
     changes = turn.batch.of(ChangeSchedule)
-    rows = await turn.tx.fetch(sql.due_starts, size=_BATCH) if sweep else []
+    rows = await turn.tx.fetch(sql.due_triggers, size=_BATCH) if sweep else []
     if not changes and not rows:
         return
     state = turn.schedules
@@ -102,7 +102,7 @@ async def plan(turn: Turn, *, sweep: bool) -> None:
     state.due = [row.id for row in rows]
     turn.result.pending.more = turn.result.pending.more or len(rows) == _BATCH
     if triggered:
-        rows = rows + await turn.tx.fetch(sql.starts_by_id, ids=sorted(set(triggered)))
+        rows = rows + await turn.tx.fetch(sql.triggers_by_id, ids=sorted(set(triggered)))
     for row in rows:
         state.planned[row.id] = row
         _reserve(turn, row.correlation_key)
@@ -115,7 +115,7 @@ def _reserve(turn: Turn, key: str | None) -> None:
         turn.schedules.reserved.add(key)
 
 
-def _started_by(row: sql.StartRow) -> set[str]:
+def _started_by(row: sql.TriggerRow) -> set[str]:
     """The instances that a new one must not overlap with, if they still run. The last one may have been retried."""
     if row.overlap == "allow":
         return set()
@@ -133,15 +133,15 @@ async def apply(turn: Turn) -> None:
     changes = turn.batch.of(ChangeSchedule)
     if changes or state.deployed:
         ids = {_id(change.name) for change in changes}
-        ids |= {one.id(name) for name, (starts, _) in state.deployed.items() for one in starts}
-        found = await turn.tx.fetch(sql.lock_starts, ids=sorted(ids), definitions=sorted(state.deployed))
+        ids |= {one.id(name) for name, (triggers, _) in state.deployed.items() for one in triggers}
+        found = await turn.tx.fetch(sql.lock_triggers, ids=sorted(ids), definitions=sorted(state.deployed))
         state.rows = {row.id: _typed(row) for row in found}
         _deploy(turn)
         await _change(turn, changes)
         turn.result.pending.scheduled = True
     if state.due:
         # The least late come first: a schedule with many ticks to count does not hold up the others.
-        rows = await turn.tx.fetch(sql.lock_due_starts, ids=sorted(state.due))
+        rows = await turn.tx.fetch(sql.lock_due_triggers, ids=sorted(state.due))
         for row in sorted(rows, key=lambda row: row.due_at or 0, reverse=True):
             if row.id not in state.removed:
                 _fire(turn, state.rows.get(row.id) or _typed(row))
@@ -149,17 +149,17 @@ async def apply(turn: Turn) -> None:
         turn.batch.add(fired.request)
 
 
-def _typed(row: sql.StartRow) -> sql.StartRow:
+def _typed(row: sql.TriggerRow) -> sql.TriggerRow:
     return structs.replace(row, paused=bool(row.paused))
 
 
 def _deploy(turn: Turn) -> None:
     state = turn.schedules
-    for definition, (starts, version) in state.deployed.items():
-        kept = {one.id(definition) for one in starts}
+    for definition, (triggers, version) in state.deployed.items():
+        kept = {one.id(definition) for one in triggers}
         for row in [row for row in state.rows.values() if row.deployed_by == definition and row.id not in kept]:
             state.remove(row.id)
-        for one in starts:
+        for one in triggers:
             _put(turn, one, definition, version, deployed_by=definition)
 
 
@@ -205,7 +205,7 @@ def _state(change: ChangeSchedule) -> str:
     return "" if change.start is None or change.start.state is None else change.start.state
 
 
-def _resumed(row: sql.StartRow, now: int) -> sql.StartRow:
+def _resumed(row: sql.TriggerRow, now: int) -> sql.TriggerRow:
     """Resume a schedule: ticks of the pause are neither started nor missed, and an interval keeps its rhythm."""
     if not row.paused:
         return row
@@ -215,7 +215,7 @@ def _resumed(row: sql.StartRow, now: int) -> sql.StartRow:
     return structs.replace(row, paused=False, next_at=after)
 
 
-def _put(turn: Turn, new: Trigger, definition: str, version: int | None, deployed_by: str | None) -> sql.StartRow:
+def _put(turn: Turn, new: Trigger, definition: str, version: int | None, deployed_by: str | None) -> sql.TriggerRow:
     """Create or replace a trigger. With the same timing it keeps its next tick: a program that makes its
     schedules whenever it starts must neither lose nor repeat one."""
     state, timing = turn.schedules, new.timing
@@ -225,7 +225,7 @@ def _put(turn: Turn, new: Trigger, definition: str, version: int | None, deploye
     first = new.at
     if first is None and (timing.cron or timing.every):
         first = timing.next(turn.now, turn.now)
-    row = sql.StartRow(
+    row = sql.TriggerRow(
         id=id,
         kind=new.kind,
         name=new.name,
@@ -258,7 +258,7 @@ def _put(turn: Turn, new: Trigger, definition: str, version: int | None, deploye
     return _look_again(row, turn.now)
 
 
-def _timing(row: sql.StartRow) -> Timing:
+def _timing(row: sql.TriggerRow) -> Timing:
     return Timing(row.cron, row.every, row.timezone)
 
 
@@ -274,7 +274,7 @@ class _Ticks(NamedTuple):
     cut: bool  # more ticks are due: none of these may be the last
 
 
-def _ticks(row: sql.StartRow, now: int, limit: int) -> _Ticks:
+def _ticks(row: sql.TriggerRow, now: int, limit: int) -> _Ticks:
     """The ticks of a schedule that are due at `now`. At most `limit` are computed, which is above MAX_CATCH_UP."""
     first, most = row.next_at, row.remaining
     if first is None or first > now or most == 0:
@@ -295,7 +295,7 @@ def _ticks(row: sql.StartRow, now: int, limit: int) -> _Ticks:
     return _Ticks(len(ticks), ticks[-keep:], after, False)
 
 
-def _fire(turn: Turn, row: sql.StartRow) -> None:
+def _fire(turn: Turn, row: sql.TriggerRow) -> None:
     """Start the due ticks of one schedule."""
     state, now = turn.schedules, turn.now
     if row.paused:
@@ -354,7 +354,7 @@ def _fire(turn: Turn, row: sql.StartRow) -> None:
         _start(turn, row, tick)
 
 
-def _start(turn: Turn, row: sql.StartRow, tick: int, trigger: ChangeSchedule | None = None) -> None:
+def _start(turn: Turn, row: sql.TriggerRow, tick: int, trigger: ChangeSchedule | None = None) -> None:
     item = NewInstance(
         definition=row.definition,
         state=row.state or "{}",
@@ -405,12 +405,12 @@ async def record(turn: Turn) -> None:
             turn.result.pending.due(row.due_at)
         rows.append(structs.astuple(row))
     if state.removed:
-        await turn.tx.fetch(sql.delete_starts, ids=sorted(state.removed))
+        await turn.tx.fetch(sql.delete_triggers, ids=sorted(state.removed))
     if rows:
-        await turn.tx.fetch(sql.save_starts, rows)
+        await turn.tx.fetch(sql.save_triggers, rows)
 
 
-def _unfinished(turn: Turn, row: sql.StartRow) -> list[str]:
+def _unfinished(turn: Turn, row: sql.TriggerRow) -> list[str]:
     """The instances of `running` without those that this turn has found finished or removed: of a schedule that is only
     triggered, no tick looks at them."""
     return [
@@ -418,7 +418,7 @@ def _unfinished(turn: Turn, row: sql.StartRow) -> list[str]:
     ]
 
 
-def _look_again(row: sql.StartRow, now: int) -> sql.StartRow:
+def _look_again(row: sql.TriggerRow, now: int) -> sql.TriggerRow:
     """The row with the time at which the sweep must look at it: a waiting tick at once, since the end of the instance
     it waits for may have come while this turn held the row."""
     due = None if row.paused else row.next_at if row.waiting is None else now
@@ -428,7 +428,7 @@ def _look_again(row: sql.StartRow, now: int) -> sql.StartRow:
 async def release(turn: Turn) -> None:
     """Make the schedules due that have a tick waiting for an instance that this turn has ended."""
     ended = turn.schedules.ended if turn.has_schedules else ()
-    if ended and await turn.tx.fetch(sql.release_starts, ids=sorted(ended)):
+    if ended and await turn.tx.fetch(sql.release_triggers, ids=sorted(ended)):
         turn.result.pending.due(turn.now)
         turn.result.pending.more = True
 

@@ -51,8 +51,8 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
     # Read by name in one statement, and not by the ids that were found before: while a new version replaces them, that
     # gives all start events of one version.
     events = sorted({("message" if isinstance(cause, Message) else "broadcast", cause.name) for cause in caused})
-    found: dict[tuple[str, str], list[sql.StartRow]] = {}
-    for row in await turn.tx.fetch(sql.starts_by_event, events):
+    found: dict[tuple[str, str], list[sql.TriggerRow]] = {}
+    for row in await turn.tx.fetch(sql.triggers_by_event, events):
         if not row.paused:
             found.setdefault((row.kind, row.name), []).append(row)
     starts: list[tuple[NewInstance, StartInstances | SignalWithStart]] = []
@@ -86,7 +86,7 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
             cause.result += count
 
 
-def _instance(row: sql.StartRow, cause: Publish | Message) -> NewInstance:
+def _instance(row: sql.TriggerRow, cause: Publish | Message) -> NewInstance:
     key = None
     if isinstance(cause, Message):
         # A process that throws a message with its own key holds that key itself: what it starts has none.

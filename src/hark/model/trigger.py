@@ -13,7 +13,7 @@ from msgspec import Struct
 from hark.model.cron import Timing, check_timing
 from hark.model.errors import InvalidInput
 
-StartKind = Literal["schedule", "timer", "broadcast", "message"]
+TriggerKind = Literal["schedule", "timer", "broadcast", "message"]
 Overlap = Literal["skip", "allow", "queue"]
 
 MAX_CATCH_UP = 1000
@@ -27,7 +27,7 @@ class Trigger(Struct, frozen=True, kw_only=True):
     gets its payload. `element` is the step that the instance begins with; "" is the definition's first.
     """
 
-    kind: StartKind
+    kind: TriggerKind
     name: str = ""
     element: str = ""
     state: str | None = None

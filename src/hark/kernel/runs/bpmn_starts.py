@@ -53,7 +53,7 @@ async def refusals(turn: Turn, items: Iterable[NewInstance]) -> dict[str, Invali
 
 
 async def _without_start(turn: Turn, name: str) -> InvalidInput:
-    rows = await turn.tx.fetch(sql.deployed_starts, definition=name)
+    rows = await turn.tx.fetch(sql.deployed_triggers, definition=name)
     starts = dict.fromkeys(_HOW[kind].format(text) for kind, text in rows if kind in _HOW)
     how = f"It is started by {' or '.join(starts)}." if starts else "Give it a start event without a trigger."
     return InvalidInput(f"The process {name!r} has no start event without a trigger. {how}")

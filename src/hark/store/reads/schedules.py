@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hark.store.sql import Sql
-from hark.store.statements import StartRow
+from hark.store.statements import TriggerRow
 
 # Without the input of the instances, which may be large.
 _SHOWN = """id, kind, name, definition, version, element, NULL, correlation_key, cron, every, timezone, overlap,
@@ -16,8 +16,8 @@ list_schedules = Sql(
     SELECT {_SHOWN} FROM triggers WHERE kind = 'schedule' AND name > :after::text
     ORDER BY name, id LIMIT :size::bigint
     """,
-    row=StartRow,
+    row=TriggerRow,
 )
 
 # T1: one schedule.
-read_schedules = Sql(f"SELECT {_SHOWN} FROM triggers WHERE id IN :ids[text]", row=StartRow)
+read_schedules = Sql(f"SELECT {_SHOWN} FROM triggers WHERE id IN :ids[text]", row=TriggerRow)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hark.store.sql import Row, Sql
 
 
-class StartRow(Row, frozen=True):
+class TriggerRow(Row, frozen=True):
     """A row of the table `triggers`."""
 
     id: str
@@ -42,48 +42,48 @@ _COLUMNS = """id, kind, name, definition, version, element, state, correlation_k
         error, deployed_by, created_at"""
 
 # T2: the triggers that are due, without a lock, to find the names to reserve and the instances to lock.
-due_starts = Sql(
-    f"SELECT {_COLUMNS} FROM triggers WHERE due_at <= :now::bigint ORDER BY due_at LIMIT :size::bigint", row=StartRow
+due_triggers = Sql(
+    f"SELECT {_COLUMNS} FROM triggers WHERE due_at <= :now::bigint ORDER BY due_at LIMIT :size::bigint", row=TriggerRow
 )
 
 # B3, B4: the triggers of these broadcasts and messages.
-starts_by_event = Sql(
+triggers_by_event = Sql(
     f"""
     SELECT {_COLUMNS} FROM triggers WHERE (kind, name) IN (SELECT r.kind, r.name FROM {{rows: kind text, name text}})
     ORDER BY id
     """,
-    row=StartRow,
+    row=TriggerRow,
 )
 
 # T1: the triggers with these ids.
-starts_by_id = Sql(f"SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] ORDER BY id", row=StartRow)
+triggers_by_id = Sql(f"SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] ORDER BY id", row=TriggerRow)
 
 # B2: the triggers of a definition that cannot be started by name, for the error that says so.
-deployed_starts = Sql("SELECT kind, name FROM triggers WHERE deployed_by = :definition::text ORDER BY id")
+deployed_triggers = Sql("SELECT kind, name FROM triggers WHERE deployed_by = :definition::text ORDER BY id")
 
 # T2: the triggers among these that are still due. The process that holds one fires it; the others leave it.
-lock_due_starts = Sql(
+lock_due_triggers = Sql(
     f"""
     SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] AND due_at <= :now::bigint
     ORDER BY id FOR UPDATE SKIP LOCKED
     """,
-    row=StartRow,
+    row=TriggerRow,
 )
 
 # T1: the triggers to change: those with these ids, and those that these definitions brought. In order, so that
 # two turns cannot wait for each other.
-lock_starts = Sql(
+lock_triggers = Sql(
     f"""
     SELECT {_COLUMNS} FROM triggers WHERE id IN (
         SELECT id FROM triggers WHERE id IN :ids[text]
         UNION SELECT id FROM triggers WHERE deployed_by IN :definitions[text])
     ORDER BY id FOR UPDATE
     """,
-    row=StartRow,
+    row=TriggerRow,
 )
 
 # T1, T2: write triggers, new ones too. Under lock, or with the name reserved.
-save_starts = Sql(
+save_triggers = Sql(
     f"""
     INSERT INTO triggers ({_COLUMNS})
     SELECT r.id, r.kind, r.name, r.definition, r.version, r.element, r.state, r.correlation_key, r.cron, r.every,
@@ -107,11 +107,11 @@ save_starts = Sql(
 )
 
 # T1: delete triggers. Under lock.
-delete_starts = Sql("DELETE FROM triggers WHERE id IN :ids[text]")
+delete_triggers = Sql("DELETE FROM triggers WHERE id IN :ids[text]")
 
 # T2: an instance has ended, and a tick waited for that: it can start. A row that another turn holds is left to that
 # turn, which makes it due itself if a tick still waits.
-release_starts = Sql(
+release_triggers = Sql(
     """
     UPDATE triggers SET due_at = :now::bigint WHERE id IN (
         SELECT id FROM triggers WHERE blocker IN :ids[text] AND NOT paused ORDER BY id FOR UPDATE SKIP LOCKED)
