@@ -33,7 +33,7 @@ class Receiver(NamedTuple):
     answers_each: bool
 
 
-class Sent:
+class MessagesToStore:
     """The messages of one turn that are kept, or whose dedup keys are kept."""
 
     __slots__ = ("_expired", "_first", "_repeats", "_to_keep", "_to_record")

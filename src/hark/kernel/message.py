@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hark.kernel.effects import request_for
-from hark.kernel.kept_messages import Sent
+from hark.kernel.kept_messages import MessagesToStore
 from hark.kernel.requests import Commit, Message
 from hark.model.decisions import Advance, Arm, Finish, Park, Proceed, Redo, SendMessage
 from hark.model.errors import Duplicate, NoTarget
@@ -87,15 +87,15 @@ def _held(commit: Commit, arm: Arm, holder: str, place: str) -> Duplicate:
     )
 
 
-async def apply(turn: Turn) -> Sent | None:
+async def apply(turn: Turn) -> MessagesToStore | None:
     """Deliver the messages. Returns the rows to write about them once their instances have started."""
     messages = [m for m in turn.batch.of(Message) if m.sender is None or not m.sender.fenced]
     if not messages:
         return None
     for message in messages:
         message.result = None  # an attempt of this turn that was rolled back may have set it
-    sent = Sent()
-    await sent.load(turn, messages)
+    to_store = MessagesToStore()
+    await to_store.load(turn, messages)
     asked = sorted({(message.name, message.key) for message in messages})
     receivers: dict[tuple[str, str], list[sql.MessageReceiver]] = {}  # the oldest wait first
     starters: set[str] = set()  # the names of messages that start instances
@@ -109,12 +109,12 @@ async def apply(turn: Turn) -> Sent | None:
             receivers.setdefault((wait.name, wait.key), []).append(wait)
     answered: list[str] = []
     for message in messages:
-        if sent.is_repeat(message):
+        if to_store.is_repeat(message):
             continue
         waits = receivers.get((message.name, message.key))
         if not waits:
             if message.name not in starters:
-                give_up(turn, message, sent)
+                give_up(turn, message, to_store)
             elif message.may_start:
                 turn.triggered.by_message.append(message)
             else:  # run it again with its key reserved
@@ -135,13 +135,13 @@ async def apply(turn: Turn) -> Sent | None:
         answered.append(wait.id)
     if answered:
         await turn.tx.fetch(sql.fire_waits, ids=answered)
-    return sent
+    return to_store
 
 
-def give_up(turn: Turn, message: Message, sent: Sent) -> None:
+def give_up(turn: Turn, message: Message, to_store: MessagesToStore) -> None:
     """Keep a message without a receiver and a trigger if it has a time to live; otherwise refuse it."""
     if message.ttl:
-        sent.keep(message)
+        to_store.keep(message)
     else:
         refuse(turn, message)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hark.kernel import message, start
-from hark.kernel.kept_messages import Sent
+from hark.kernel.kept_messages import MessagesToStore
 from hark.kernel.requests import Deploy, Message, Publish, SignalWithStart, StartInstances
 from hark.model.decisions import NewInstance
 from hark.model.errors import NotFound
@@ -40,8 +40,8 @@ def replace(turn: Turn, deploy: Deploy, version: int) -> None:
     turn.schedules.deployed[deploy.name] = (() if deploy.remove else tuple(deploy.starts), version)
 
 
-async def apply(turn: Turn, sent: Sent | None) -> None:
-    """Start the instances of the broadcasts and messages of this turn. `sent` has the rows about the messages."""
+async def apply(turn: Turn, to_store: MessagesToStore | None) -> None:
+    """Start the instances of the broadcasts and messages of this turn. `to_store` has the rows about the messages."""
     if not turn.has_triggered:
         return
     triggered = turn.triggered
@@ -60,8 +60,8 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
     for cause in caused:
         if isinstance(cause, Message):
             chosen = found.get(("message", cause.name), [])[:1]  # one receiver
-            if not chosen and sent is not None:
-                message.give_up(turn, cause, sent)  # the trigger was removed since the turn found it
+            if not chosen and to_store is not None:
+                message.give_up(turn, cause, to_store)  # the trigger was removed since the turn found it
         else:
             chosen = found.get(("broadcast", cause.name), [])
         for row in chosen:
@@ -75,8 +75,8 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
         [answer] = request.result
         if isinstance(cause, Message):
             cause.result = answer
-            if isinstance(answer, NotFound) and sent is not None:
-                message.give_up(turn, cause, sent)  # undeployed since the turn read its triggers
+            if isinstance(answer, NotFound) and to_store is not None:
+                message.give_up(turn, cause, to_store)  # undeployed since the turn read its triggers
             elif isinstance(answer, Exception):
                 message.report(turn, cause)
         elif not isinstance(answer, Exception):

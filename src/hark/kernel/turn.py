@@ -152,10 +152,10 @@ async def run_turn(
     if batch.deliveries:
         await deliver.apply(turn, seen_before)
     if rare:
-        sent = await message.apply(turn)
-        await triggers.apply(turn, sent)
-        if sent is not None:
-            await sent.record(turn)
+        to_store = await message.apply(turn)
+        await triggers.apply(turn, to_store)
+        if to_store is not None:
+            await to_store.record(turn)
         await children.apply_news(turn)
     await turn.inbox.flush()
     if rare or pending_deliveries:
