@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import open_engine, use_nats
 from hark.doors.cli.options import NatsUrl, Options
 from hark.doors.cli.output import colored, print_json, printable, when
@@ -31,10 +30,6 @@ class Check(NamedTuple):
     name: str
     status: Literal["ok", "warning", "error"]
     text: str
-
-
-def add_commands(cli: typer.Typer) -> None:
-    command(cli)(doctor)
 
 
 def doctor(options: Options, nats: NatsUrl = None) -> None:

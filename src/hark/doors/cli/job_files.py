@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_app
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json, printable
@@ -16,12 +15,6 @@ if TYPE_CHECKING:
     from hark.app.job_files import Job
 
 JobFile = Annotated[Path, typer.Argument(metavar="FILE", help="A job in YAML or JSON; - is standard input")]
-
-
-def add_commands(cli: typer.Typer) -> None:
-    command(cli)(check)
-    command(cli)(graph)
-    command(cli)(schema)
 
 
 def read_job(file: Path) -> "Job":

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import Engine, door_access, find_target, open_engine, read_up_to
 from hark.doors.cli.instances import cancel as cancel_instance
 from hark.doors.cli.job_display import JobView, job_view, print_answers, print_report
@@ -32,12 +31,6 @@ _IDENTICAL_REPORTS = 2
 _GRACE = 2.0  # seconds that handlers get to finish after Ctrl-C
 
 JobTarget = Annotated[str, typer.Argument(metavar="JOB", help="The id or the correlation key of a job")]
-
-
-def add_commands(cli: typer.Typer) -> None:
-    for verb in (run, status, cancel, retry, logs):
-        command(cli)(verb)
-    command(cli, "list")(list_)
 
 
 def run(

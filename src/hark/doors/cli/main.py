@@ -28,7 +28,7 @@ from hark.doors.cli import (
     tokens,
     workers,
 )
-from hark.doors.cli.commands import group
+from hark.doors.cli.commands import command, group
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import printable
 from hark.doors.cli.usage_errors import usage_message
@@ -57,8 +57,13 @@ _EXIT_CODES: dict[type[HarkError], int] = {
 }
 
 cli = group("Durable workflows that wait for the outside world.", root=True)
-for module in (serve_and_worker, start_and_signal, migrate, init_and_demo, doctor, events, workers):
-    module.add_commands(cli)
+for verb in (
+    start_and_signal.start, start_and_signal.signal, start_and_signal.broadcast, start_and_signal.message,
+    init_and_demo.init, init_and_demo.demo, doctor.doctor, events.events, workers.workers,
+):  # fmt: skip
+    command(cli)(verb)
+for verb in (serve_and_worker.serve, serve_and_worker.worker, migrate.migrate):
+    command(cli, store_only=True)(verb)
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")
 cli.add_typer(jobs.cli, name="job")

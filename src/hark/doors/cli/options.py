@@ -19,49 +19,19 @@ from hark.model.errors import InvalidInput, MalformedJson
 from hark.model.masking import masked
 
 DEFAULT_DB = "sqlite:///hark.db"
+
+
+def _shared(name: str, metavar: str | None, help: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=help, rich_help_panel=OTHER_OPTIONS)
+
+
 SHARED_OPTIONS: dict[str, Any] = {
-    "db": Annotated[
-        str | None,
-        typer.Option(
-            "--db",
-            metavar="URL",
-            help="The store: sqlite:///FILE or postgresql://… (or HARK_DB)",
-            rich_help_panel=OTHER_OPTIONS,
-        ),
-    ],
-    "app": Annotated[
-        str | None,
-        typer.Option(
-            "--app",
-            metavar="MODULE:APP",
-            help="Your app: shop:app is the variable app in shop.py",
-            rich_help_panel=OTHER_OPTIONS,
-        ),
-    ],
-    "schema": Annotated[
-        str | None,
-        typer.Option(
-            "--schema", metavar="NAME", help="The schema in PostgreSQL (or HARK_SCHEMA)", rich_help_panel=OTHER_OPTIONS
-        ),
-    ],
-    "server": Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            metavar="URL",
-            help="A running server instead of a store (or HARK_SERVER)",
-            rich_help_panel=OTHER_OPTIONS,
-        ),
-    ],
-    "token": Annotated[
-        str | None,
-        typer.Option(
-            "--token", metavar="TOKEN", help="The token for --server (or HARK_TOKEN)", rich_help_panel=OTHER_OPTIONS
-        ),
-    ],
-    "json": Annotated[
-        bool, typer.Option("--json", help="Print JSON; a list is an array", rich_help_panel=OTHER_OPTIONS)
-    ],
+    "db": Annotated[str | None, _shared("--db", "URL", "The store: sqlite:///FILE or postgresql://… (or HARK_DB)")],
+    "app": Annotated[str | None, _shared("--app", "MODULE:APP", "Your app: shop:app is the variable app in shop.py")],
+    "schema": Annotated[str | None, _shared("--schema", "NAME", "The schema in PostgreSQL (or HARK_SCHEMA)")],
+    "server": Annotated[str | None, _shared("--server", "URL", "A running server instead of a store (or HARK_SERVER)")],
+    "token": Annotated[str | None, _shared("--token", "TOKEN", "The token for --server (or HARK_TOKEN)")],
+    "json": Annotated[bool, _shared("--json", None, "Print JSON; a list is an array")],
 }
 
 Payload = Annotated[

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_only_app, use_nats
 from hark.doors.cli.options import NatsUrl, Options
 from hark.doors.http.listening import address, inherited, listen
@@ -50,11 +49,6 @@ Grace = Annotated[
     float,
     typer.Option("--grace", metavar="SECONDS", help="How long running steps may continue after Ctrl-C or SIGTERM"),
 ]
-
-
-def add_commands(cli: typer.Typer) -> None:
-    command(cli, store_only=True)(serve)
-    command(cli, store_only=True)(worker)
 
 
 def serve(
