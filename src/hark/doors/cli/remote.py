@@ -39,6 +39,11 @@ T = TypeVar("T")
 _TIMEOUT = 60.0  # seconds
 _PAGE = 1000  # the most a server returns in one page
 _ROUTES = {route.id: route for route in ROUTES}
+# The nearest class for an error whose type is missing or unknown here: the server is older or newer.
+_ERRORS_BY_STATUS: dict[int, type[HarkError]] = {
+    400: InvalidInput, 401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict, 413: PayloadTooLarge,
+    422: InvalidInput, 503: StoreUnavailable,
+}  # fmt: skip
 _ERRORS: dict[str, type[HarkError]] = {
     **ERROR_TYPES,
     **{name: kind for name, kind in vars(door_errors).items() if isinstance(kind, type)},
@@ -298,31 +303,10 @@ def error_of_response(status: int, body: Any, url: str) -> HarkError:
     if not isinstance(body, dict) or not isinstance(body.get("error"), str):
         return HarkError(f"{url} answered with status {status}, but not as Hark does. Is this a Hark server?")
     message = body["error"]
-    kind = _ERRORS.get(str(body.get("type"))) or _error_of_status(status)
+    kind = _ERRORS.get(str(body.get("type"))) or _ERRORS_BY_STATUS.get(status, HarkError)
     if kind is Unauthenticated:
         message += " Give it with --token or HARK_TOKEN."
     try:
         return rebuild_error(kind, message, body)
     except (TypeError, ValueError):  # data that no Hark server sends
         return HarkError(message)
-
-
-def _error_of_status(status: int) -> type[HarkError]:
-    """The nearest class for an error whose type is missing or unknown here: the server is older or newer."""
-    match status:
-        case 400 | 422:
-            return InvalidInput
-        case 401:
-            return Unauthenticated
-        case 403:
-            return Forbidden
-        case 404:
-            return NotFound
-        case 409:
-            return Conflict
-        case 413:
-            return PayloadTooLarge
-        case 503:
-            return StoreUnavailable
-        case _:
-            return HarkError

@@ -11,7 +11,7 @@ from hark.app.deploying import is_xml
 from hark.doors.http import parsing
 from hark.doors.http.pages import PageQuery, page_of, page_response
 from hark.doors.http.responses import Response, json_response, text_response
-from hark.doors.http.routes import HttpRequest
+from hark.doors.http.routes import HttpRequest, answer_with
 from hark.model.errors import InvalidDefinition
 from hark.model.problem import Problem
 from hark.model.values import DefinitionView
@@ -130,9 +130,7 @@ async def _drawn(drawing: Awaitable[Callable[[], str]]) -> Response:
     return text_response(await asyncio.to_thread(await drawing), _SVG, [_POLICY])
 
 
-async def tasks(request: HttpRequest) -> Response:
-    [target] = request.args
-    return json_response(await request.access.job_report(target))
+tasks = answer_with(lambda request, target: request.access.job_report(target))
 
 
 async def set_variables(request: HttpRequest) -> Response:

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 
 from hark.doors.http.pages import Limit, PageQuery, page_of, page_response
-from hark.doors.http.parsing import Cursor, Name
+from hark.doors.http.parsing import Name
 from hark.doors.http.responses import Response, error_body, json_response
-from hark.doors.http.routes import HttpRequest
+from hark.doors.http.routes import HttpRequest, answer_with
 from hark.doors.times import parse_time
 from hark.model import json
 from hark.model.errors import HarkError, StoreUnavailable
@@ -71,19 +71,15 @@ class HistoryQuery(PageQuery):
     """
 
 
-class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
+class EventsQuery(HistoryQuery):
     """A page of events.
 
     Attributes:
         job: Only events of this instance, by its id or correlation key.
-        limit: How many events a page has at most.
-        after: The `next` of the page before, which goes back in time; or the `cursor` of an event as TX.SEQ, which
-            goes forward.
     """
 
-    job: Name | None = None
     limit: Limit = 50
-    after: Cursor | None = None
+    job: Name | None = None
 
 
 class WaitsQuery(PageQuery):
@@ -141,14 +137,8 @@ async def instances(request: HttpRequest) -> Response:
     return page_response(found)
 
 
-async def instance(request: HttpRequest) -> Response:
-    [target] = request.args
-    return json_response(await request.app.get(target))
-
-
-async def why(request: HttpRequest) -> Response:
-    [target] = request.args
-    return json_response(await request.app.why(target))
+instance = answer_with(lambda request, target: request.app.get(target))
+why = answer_with(lambda request, target: request.app.why(target))
 
 
 async def awakeables(request: HttpRequest) -> Response:

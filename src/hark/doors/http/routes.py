@@ -18,7 +18,7 @@ from hark.doors.http.auth import Caller
 from hark.doors.http.feed import Feed
 from hark.doors.http.open_streams import OpenStreams
 from hark.doors.http.parsing import Receive, Scope, Send
-from hark.doors.http.responses import Response
+from hark.doors.http.responses import Response, json_response
 
 if TYPE_CHECKING:  # only a server needs it; the command line reads the table of routes
     from hark.app.door_access import DoorAccess
@@ -101,6 +101,16 @@ class HttpRequest:
 
 
 Handler = Callable[[HttpRequest], Awaitable[Response | None]]
+
+
+def answer_with(verb: Callable[[HttpRequest, str], Awaitable[Any]]) -> Handler:
+    """Make a handler that answers with the result of a verb, called with the one argument of the path."""
+
+    async def handle(request: HttpRequest) -> Response:
+        [argument] = request.args
+        return json_response(await verb(request, argument))
+
+    return handle
 
 
 @dataclass(frozen=True, slots=True)

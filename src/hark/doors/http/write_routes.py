@@ -11,7 +11,7 @@ from hark.doors.http import parsing
 from hark.doors.http.parsing import Id, Name
 from hark.doors.http.read_routes import view_awakeable
 from hark.doors.http.responses import Response, json_response
-from hark.doors.http.routes import HttpRequest
+from hark.doors.http.routes import HttpRequest, answer_with
 from hark.model.errors import InvalidInput
 from hark.model.values import Instance
 
@@ -248,6 +248,4 @@ async def cancel(request: HttpRequest) -> Response:
     return json_response(await request.app.cancel(target, body.reason, force=body.force))
 
 
-async def retry(request: HttpRequest) -> Response:
-    [target] = request.args
-    return json_response(await request.app.retry(target))
+retry = answer_with(lambda request, target: request.app.retry(target))
