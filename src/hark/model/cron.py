@@ -10,21 +10,22 @@ an instant.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from hark.model.errors import InvalidInput
 from hark.model.iso8601 import parse_moment, parse_repeat
-from hark.model.names import from_micros, micros
+from hark.model.names import from_micros, micros, to_micros
 from hark.model.time_zones import instant_of, time_zone
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from cronsim import CronSim
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _MAX_TEXT = 255  # characters of a cron expression
 _MIN_INTERVAL = 10_000  # µs
 _UNTIL = " until "  # separates a cron expression from the time of its last tick
@@ -71,39 +72,34 @@ class Timing(Struct, frozen=True):
         cron, _, end = self.cron.partition(_UNTIL)
         if end:
             until = parse_moment(end).at if until is None else min(until, parse_moment(end).at)
-        if cron.startswith("R"):
-            return _repeated(cron, after, until, limit)
-        zone, last = time_zone(self.timezone), after
-        try:
-            for local in _matches(cron, from_micros(after).astimezone(zone).replace(tzinfo=None)):
-                tick = (instant_of(local, zone) - _EPOCH) // _MICROSECOND
-                if tick <= last:  # in the second of two equal hours, or moved to the end of a gap like the one before
-                    continue
-                if until is not None and tick > until:
-                    break
-                if len(ticks) == limit:
-                    return ticks, True
-                ticks.append(tick)
-                last = tick
-                if until is None and len(ticks) == limit:
-                    break
-        except OverflowError:  # after the year 9999
-            pass
+        for tick in _repeated(cron, after) if cron.startswith("R") else _matched(cron, time_zone(self.timezone), after):
+            if until is not None and tick > until:
+                break
+            if len(ticks) == limit:
+                return ticks, True
+            ticks.append(tick)
+            if until is None and len(ticks) == limit:
+                break
         return ticks, False
 
 
-def _repeated(text: str, after: int, until: int | None, limit: int) -> tuple[list[int], bool]:
-    """The ticks of a repeating interval, as `Timing.due` gives them."""
+def _matched(cron: str, zone: ZoneInfo, last: int) -> Iterator[int]:
+    try:
+        for local in _matches(cron, from_micros(last).astimezone(zone).replace(tzinfo=None)):
+            tick = to_micros(instant_of(local, zone))
+            if tick > last:  # else in the second of two equal hours, or moved to the end of a gap like the one before
+                last = tick
+                yield tick
+    except OverflowError:  # after the year 9999
+        pass
+
+
+def _repeated(text: str, last: int) -> Iterator[int]:
     repeat = parse_repeat(text)
-    ticks: list[int] = []
-    while (tick := repeat.after(after)) is not None and (until is None or tick <= until):
-        if len(ticks) == limit:
-            return ticks, True
-        ticks.append(tick)
-        after = tick
-        if until is None and len(ticks) == limit:
-            break
-    return ticks, False
+    tick = repeat.after(last)
+    while tick is not None:
+        yield tick
+        tick = repeat.after(tick)
 
 
 def check_timing(cron: Any, every: Any, timezone: Any) -> Timing:

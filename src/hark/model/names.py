@@ -110,10 +110,15 @@ def moment(at: datetime, what: str) -> int:
             f"The {what} {at.isoformat()} has no time zone; make it timezone-aware UTC: "
             "datetime.now(timezone.utc), or .replace(tzinfo=timezone.utc)"
         )
-    span = (at - _EPOCH) // _MICROSECOND
+    span = to_micros(at)
     if not _EARLIEST <= span <= _LATEST:
         raise InvalidInput(f"The {what} {at.isoformat()} is outside the years 1 to 9999 in UTC; move it inside")
     return span
+
+
+def to_micros(at: datetime) -> int:
+    """An aware datetime as microseconds since 1970-01-01 UTC, unchecked."""
+    return (at - _EPOCH) // _MICROSECOND
 
 
 def from_micros(at: int) -> datetime:

@@ -9,7 +9,7 @@ import base64
 import binascii
 import re
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -117,20 +117,10 @@ class Nats:
 
 def at_url(options: Nats, url: str) -> Nats:
     """Copy the options for another server. Credentials are those of the URL, if it has some."""
-    keeps = _split(url)[1] == _Login()
-    return Nats(
-        url,
-        user=options.user if keeps else None,
-        password=options.password if keeps else None,
-        token=options.token if keeps else None,
-        nkey_seed=options.nkey_seed if keeps else None,
-        credentials=options.credentials if keeps else None,
-        tls=options.tls,
-        bucket=options.bucket,
-        keep=options.keep,
-        send_signals=options.send_signals,
-        wake_ups=options.wake_ups,
-    )
+    values = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "servers"}
+    if _split(url)[1] != _Login():
+        values |= dict.fromkeys(("user", "password", "token", "nkey_seed", "credentials"))
+    return Nats(url, **values)
 
 
 @dataclass
