@@ -26,7 +26,6 @@ def hark_app() -> Iterator[Harness]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option `--hark-coverage`."""
     parser.getgroup("hark").addoption(
         "--hark-coverage", action="store_true", help="print which sequence flows of BPMN processes the tests took"
     )
@@ -69,7 +68,6 @@ class CoverageReport:
             self._found.append(PathCoverage(process, version, found))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print a paragraph for each process."""
         from hark.views.bpmn_coverage import added
 
         terminalreporter.section("coverage of BPMN processes")

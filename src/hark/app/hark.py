@@ -211,7 +211,6 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._clerk.close().result()
 
     def _record(self) -> list[Reply[Any]]:
-        """Record in the store the definitions that this process has registered."""
         self._jobs.forget_versions()
         self._sources.forget()
         if self._clerk.access == "read":

@@ -126,7 +126,6 @@ class ReadVerbs(Core):
         return reply
 
     def _wait_for_status(self, target: str, status: Status, timeout: Duration | None) -> Reply[Instance]:
-        """Carry out `Handle.wait_for`."""
         check_word(status, "status", Status)
         if status is None:
             raise InvalidInput(f"Give the status to wait for, one of {', '.join(get_args(Status))}.")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 async def plan(turn: Turn) -> None:
-    """Lock the owners of the awakeables, as settle.py does."""
     unknown = set()
     for request in turn.batch.of(AssignAwakeable):
         if request.task_id is not None:

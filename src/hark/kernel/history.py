@@ -138,7 +138,6 @@ class History:
         self.event(claim.id, decision.label, decision.step, until=until, waits=listed, **more)
 
     def timed_out(self, id: str, waits: list[WaitRow]) -> None:
-        """Record the event of waits that reached their deadline together."""
         self.timeouts += 1
         until, listed, more = _listed(waits)
         self.event(id, "timeout", None, until=until, waits=listed, **more)

@@ -83,7 +83,6 @@ class Inbox:
             self.arrived[row.id] = Arrived(row.epoch, [], is_complete=False)
 
     async def flush(self) -> None:
-        """Insert the rows that were posted so far, in order."""
         if self._posts:
             # The seqs rise in the order of the list, in whatever order the database returns them.
             seqs = sorted([seq for (seq,) in await self._insert()])

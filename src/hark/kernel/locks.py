@@ -95,7 +95,6 @@ class Locks:
         return locked
 
     def add_locked(self, id: str, status: str, epoch: int, has_inbox_rows: bool, kind: str) -> LockedRow:
-        """Add a row that another statement of this turn has locked."""
         self.rows[id] = row = LockedRow(id, status, epoch, bool(has_inbox_rows), kind)
         return row
 

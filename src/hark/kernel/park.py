@@ -83,7 +83,6 @@ def new_wait(turn: Turn, arm: Arm) -> WaitRow:
 
 
 def wait_columns(instance: str, w: WaitRow) -> tuple[Any, ...]:
-    """A row for `statements.insert_waits`."""
     return w.id, instance, w.place, w.kind, w.name, w.key, w.deadline, w.remaining
 
 

@@ -113,7 +113,6 @@ async def _take_kept(turn: Turn, messages: set[tuple[str, str]]) -> None:
 
 
 async def _resume(turn: Turn, asked: list[tuple[RetryInstance, LockedRow]]) -> None:
-    """Resume the incidents of live processes."""
     stuck = await bpmn_control.with_incidents(turn, [row for _, row in asked])
     for request, row in asked:
         if row.id in stuck:

@@ -296,7 +296,6 @@ def _ticks(row: sql.TriggerRow, now: int, limit: int) -> _Ticks:
 
 
 def _fire(turn: Turn, row: sql.TriggerRow) -> None:
-    """Start the due ticks of one schedule."""
     state, now = turn.schedules, turn.now
     if row.paused:
         return

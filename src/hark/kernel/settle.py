@@ -244,7 +244,6 @@ def post_answer(turn: Turn, row: LockedRow, settle: Settle) -> None:
 
 
 def answer_event(settle: Settle) -> dict[str, str]:
-    """The data of the event of an answer."""
     return {"awakeable": settle.awakeable, "status": settle.status, **_origin(settle)}
 
 
@@ -253,12 +252,10 @@ def _origin(settle: Settle) -> dict[str, str]:
 
 
 def post(turn: Turn, row: LockedRow, settle: Settle | sql.AnswerRow) -> None:
-    """Post an answer without an event."""
     turn.inbox.post(row, "awakeable", settle.awakeable, answer_payload(settle))
 
 
 def answer_payload(settle: Settle | sql.AnswerRow) -> str:
-    """The payload of the inbox row of an answer."""
     return dump_answer(settle.status, settle.payload, settle.error, settle.by)
 
 

@@ -38,7 +38,6 @@ def has_begun(step: str) -> bool:
 
 
 def has_incidents(state: str) -> bool:
-    """Return True if a process that has begun has incidents."""
     return bool(_decode_incidents(state).incidents)
 
 

@@ -348,6 +348,5 @@ class Decision(Struct, gc=False):
 
 
 def stop(step: str, state: str, failure: Failure, *, keeps_undo: bool = False) -> Decision:
-    """The decision that fails an instance."""
     move = Finish("failed", error=failure.text, traceback=failure.traceback, keeps_undo=keeps_undo)
     return Decision("stop", step, state, move, failure=failure)

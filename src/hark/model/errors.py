@@ -162,7 +162,6 @@ class NotFound(HarkError, LookupError):
 
 
 def no_instance(target: str) -> NotFound:
-    """The error for a target that no instance has."""
     return NotFound(
         f"There is no instance {target!r}. Check the id or key; retention removes finished instances after a time."
     )

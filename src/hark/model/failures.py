@@ -57,7 +57,6 @@ class Failure(Struct, frozen=True, gc=False):
 
     @property
     def brief(self) -> str:
-        """The text on one line, cut."""
         line = " ".join(self.text.split())
         return line if len(line) <= _BRIEF else f"{line[:_BRIEF]}…"
 

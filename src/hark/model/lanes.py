@@ -26,12 +26,10 @@ _DELEGATE: Final = re.compile(r"[$#]\{\s*(?:([\w.$-]+?)|([A-Za-z_][\w.]*)\s*\(.*
 
 
 def code_lane(definition: str, version: int) -> str:
-    """The lane of a definition in code."""
     return f"{definition}@{version}"
 
 
 def lane_of(kind: str, definition: str, version: int) -> str:
-    """The lane of the instances of a definition of this kind."""
     return kind if kind in INTERPRETED else code_lane(definition, version)
 
 
@@ -43,7 +41,6 @@ def handler_name(text: str) -> str:
 
 
 def task_lane(handler: str) -> str:
-    """The lane of the tasks that this handler runs."""
     for letter in _SPECIAL:
         if letter in handler:
             handler = handler.replace(letter, f"%{ord(letter):02X}")
@@ -51,12 +48,10 @@ def task_lane(handler: str) -> str:
 
 
 def agent_lane(type: str) -> str:
-    """The lane of the tasks of an agent of this type."""
     return f"{_AGENT}{type}"
 
 
 def gate_lane(name: str) -> str:
-    """The lane of a task whose output this gate decides on."""
     return f"{_GATE}{name}"
 
 

@@ -111,7 +111,6 @@ def key_of(token: str) -> str:
 
 
 def _parts(token: str) -> tuple[str, str, int]:
-    """The parts of a token, not verified."""
     key, _, rest = token.partition(".")
     action, _, rest = rest.partition(".")
     digits = rest.partition(".")[0]

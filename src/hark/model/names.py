@@ -63,7 +63,6 @@ def check_queue(queue: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Return True if `check_name` accepts this name."""
     try:
         return bool(check_name(name, "name"))
     except InvalidInput:

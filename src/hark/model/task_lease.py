@@ -9,7 +9,6 @@ from hark.model.errors import InvalidInput
 
 
 def lease_text(task_id: str, epoch: int) -> str:
-    """The lease of a claim of this task."""
     return f"{epoch}.{task_id}"
 
 

@@ -125,7 +125,6 @@ def _advice(cause: jsonschema_rs.ValidationError) -> str:
 
 @lru_cache(1024)
 def _pattern_checks(pattern: str) -> int:
-    """The checks of a pattern for each character."""
     import jsonschema_rs
 
     for size, checks in _PATTERN_CHECKS.items():

@@ -35,7 +35,6 @@ class JoinedWrites:
         return sql.can_follow_writes and self._tables.isdisjoint(sql.tables)
 
     def add(self, sql: Sql[Any], text: str, parameters: list[Any]) -> None:
-        """Add a write to the waiting ones."""
         self._parts.append((text, len(parameters)))
         self._parameters += parameters
         self._tables |= sql.tables

@@ -56,7 +56,6 @@ def newest(database: str) -> int:
 
 
 def schema(database: str) -> str:
-    """Return the SQL that creates the tables of a new store."""
     return (_files() / "schema" / f"{database}.sql").read_text("utf-8")
 
 

@@ -37,7 +37,6 @@ _RECURSIVE: Final = re.compile(r"\s*WITH RECURSIVE\b")
 
 
 def _columns(text: str) -> list[tuple[str, str]]:
-    """Split `id text, n bigint` into pairs of name and type."""
     return [(name, kind) for name, _, kind in (part.strip().partition(" ") for part in text.split(","))]
 
 

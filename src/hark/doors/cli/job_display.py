@@ -69,7 +69,6 @@ def task_details(options: Options, task: "TaskReport") -> Iterator[str]:
 
 
 def print_report(options: Options, report: "JobReport") -> None:
-    """Print a job and its tasks."""
     job = report.job
     print(f"{printable(job.definition)} {job.id} {colored(job.status)} (started {ago(job.created_at)})")
     for task in report.tasks:

@@ -36,7 +36,6 @@ def read_bytes(file: Path) -> bytes:
 
 
 def parse_job(file: Path, data: bytes) -> "Job":
-    """The job in the bytes of a file."""
     from hark.app.job_files import parse_job_file
 
     return parse_job_file(data, f"The job file {file}")

@@ -137,7 +137,6 @@ def _watch(hark: Engine, id: str, view: JobView, wait: bool) -> "JobReport":
 
 
 def _end(options: Options, report: "JobReport") -> None:
-    """Print how the job ended, and exit with its code."""
     job = report.job
     if options.json:
         print_json(job)

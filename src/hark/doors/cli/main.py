@@ -84,7 +84,6 @@ def main() -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
     try:
         given = Options(command_line=tuple(args))
         code = cli(args=list(args), prog_name="hark", standalone_mode=False, obj=given)
@@ -103,7 +102,6 @@ def run(args: Sequence[str]) -> int:
 
 
 def exit_code(error: HarkError) -> int:
-    """The exit code of a command that ended with this error."""
     return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 1)
 
 

@@ -158,7 +158,6 @@ def parse_payload(payload: str | None, text: bool, file: Path | None) -> Any:
 
 
 def parse_tags(tags: list[str] | None) -> dict[str, str] | None:
-    """The values of --tag."""
     found: dict[str, str] = {}
     for tag in tags or ():
         name, equals, value = tag.partition("=")
@@ -190,7 +189,6 @@ def parse_values(given: list[str] | None, option: str | None = None) -> dict[str
 
 
 def parse_json(text: str | None, what: str) -> Any:
-    """The value of an option that must be JSON."""
     from hark.model import json
 
     if text is None:

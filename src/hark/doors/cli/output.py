@@ -27,14 +27,12 @@ _ANSI = {"green": "32", "red": "31", "yellow": "33", "cyan": "36", "dim": "2", "
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON on one line."""
     from hark.model import json
 
     print(json.dump_unchecked(value))
 
 
 def print_svg(svg: str, output: Path | None, *, as_json: bool) -> None:
-    """Write a drawing to a file, or print it."""
     drawn = f"{svg.rstrip()}\n"
     if output is not None:
         try:
@@ -75,12 +73,10 @@ def ago(at: datetime | None) -> str:
 
 
 def when(at: datetime | None) -> str:
-    """A time, relative to now and exact."""
     return "-" if at is None else f"{ago(at)} ({exact(at)})"
 
 
 def exact(at: datetime) -> str:
-    """A time in UTC, to the second."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 

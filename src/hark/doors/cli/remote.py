@@ -249,7 +249,6 @@ class RemoteHark:
 
 
 def _path(route: Route, values: Iterator[Any]) -> str:
-    """The path of a route, with its arguments."""
     parts = [""]
     for part in route.segments:
         if part.startswith("{"):

@@ -39,11 +39,9 @@ class Form:
         return self.root.fields if self.root.kind == "group" else [self.root]
 
     def all_fields(self) -> Iterator[Field]:
-        """Every field: the groups, and the fields in them."""
         return self.root.all_fields()
 
     def fill(self, posted: Posted) -> None:
-        """Set the fields to the posted input."""
         for field in self.all_fields():
             field.typed = list(posted.get(field.name, ()))
 
@@ -138,7 +136,6 @@ def _utc(text: str) -> str:
 
 
 def _sentence(problem: str) -> str:
-    """A problem as a sentence for the person who answers."""
     if problem == "is required":
         return "Please fill this in."
     return problem[:1].upper() + problem[1:] + ("" if problem.endswith(".") else ".")

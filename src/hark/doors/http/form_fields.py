@@ -62,7 +62,6 @@ class Field:
 
     @property
     def text(self) -> str:
-        """The input of a field with one value."""
         return self.typed[0] if self.typed else ""
 
     @property
@@ -73,7 +72,6 @@ class Field:
         )
 
     def all_fields(self) -> Iterator[Field]:
-        """This field and every field below it."""
         yield self
         for inner in self.fields:
             yield from inner.all_fields()
@@ -230,7 +228,6 @@ def _typed_default(new: Field, default: Any) -> list[str]:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Return True if these are the same JSON value."""
     return type(one) is type(other) and bool(one == other)  # True is not 1 here
 
 
@@ -248,7 +245,6 @@ def _options(shape: dict[str, Any]) -> list[Option]:
 
 
 def option_label(value: Any, title: Any = None) -> str:
-    """A value as words."""
     if title:
         return str(title)
     if isinstance(value, bool):

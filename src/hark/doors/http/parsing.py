@@ -99,7 +99,6 @@ def parse_query(raw: bytes, shape: type[T]) -> T:
 
 
 def percent_decoded(raw: bytes) -> str:
-    """Decode a part of a path or query."""
     return utf8(unquote_to_bytes(raw) if b"%" in raw else raw)
 
 

@@ -138,5 +138,4 @@ def error_response(error: HarkError) -> Response:
 
 
 def error_body(type: str, message: str) -> dict[str, Any]:
-    """The two keys that the body of every error has."""
     return {"error": message, "type": type}

@@ -63,7 +63,6 @@ class HttpRequest:
         return self.scope["method"] in ("GET", "HEAD")
 
     def header(self, name: bytes) -> bytes | None:
-        """Return the first header of this name."""
         for key, value in self.scope["headers"]:
             if key == name:
                 found: bytes = value

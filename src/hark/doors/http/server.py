@@ -152,7 +152,6 @@ class LimitedServer(uvicorn.Server):
 
 
 def config(application: Any, connections: Connections) -> uvicorn.Config:
-    """The settings of uvicorn for an ASGI application."""
     protocol: Any = functools.partial(LimitedProtocol, connections)
     # proxy_headers=False: a request through a proxy keeps the headers that reveal it, and so needs a token (auth.py).
     hide_link_tokens()  # in case the access log is turned on

@@ -69,7 +69,6 @@ def post(turn: Turn, row: LockedRow, name: Literal["variables", "retry"], payloa
 
 
 async def _states(turn: Turn, ids: list[str]) -> dict[str, tuple[str, str]]:
-    """Read the steps and states of these locked instances."""
     return {id: (step, state) for id, step, state in await turn.tx.fetch(sql.bpmn_states, ids=ids)} if ids else {}
 
 
