@@ -21,7 +21,7 @@ import msgspec
 
 from hark.kernel.effects import request_for
 from hark.kernel.inbox import load_waits
-from hark.kernel.requests import Commit, SettleAwakeable
+from hark.kernel.requests import AssignAwakeable, Commit, SettleAwakeable
 from hark.kernel.rows import LockedRow
 from hark.model import json, validation
 from hark.model.answers import dump_answer
@@ -55,8 +55,9 @@ def _request(effect: Settle, sender: Commit) -> SettleAwakeable:
 async def plan(turn: Turn) -> None:
     """Lock the owner of each awakeable. Its id names the owner (A2), which saves a read; otherwise it is read."""
     unknown = set()
-    for request in turn.batch.of(SettleAwakeable):
-        id = request.settle.awakeable
+    requests: list[SettleAwakeable | AssignAwakeable] = [*turn.batch.of(SettleAwakeable)]
+    for request in requests + list(turn.batch.of(AssignAwakeable)):
+        id = request.settle.awakeable if isinstance(request, SettleAwakeable) else request.awakeable
         if request.task_id is not None:
             turn.locks.ids.add(request.task_id)
         owner = None if request.read_owner else instance_of(id)
@@ -77,10 +78,7 @@ async def apply(turn: Turn) -> None:
     ]  # fmt: skip
     if not requests:
         return
-    ids = sorted({request.settle.awakeable for request in requests})
-    states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
-    if await lock_tasks(turn, states.values()):
-        states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
+    states = await read_states(turn, {request.settle.awakeable for request in requests})
     settled: dict[str, _Settled] = {}
     for request in requests:
         state = states.get(request.settle.awakeable)
@@ -102,14 +100,17 @@ async def apply(turn: Turn) -> None:
     await turn.inbox.flush()
 
 
-async def lock_tasks(turn: Turn, states: Iterable[sql.AwakeableState]) -> bool:
-    """Lock the tasks that asked, if they are free: only the states say which awakeables belong to a task. Returns True
-    if there are any: then the states were read before the lock, and must be read again (invariant 3)."""
+async def read_states(turn: Turn, awakeables: Iterable[str]) -> dict[str, sql.AwakeableState]:
+    """Read awakeables, and lock the tasks that asked, if they are free: only the states say which belong to a task.
+    Then the states were read before the lock, and are read again (invariant 3)."""
+    ids = sorted(awakeables)
+    states = await turn.tx.fetch(sql.awakeable_states, ids=ids)
     tasks = [state.task_id for state in states if state.task_id is not None and state.task_id not in turn.rows]
     if tasks:
         locked = await turn.locks.acquire_free(tasks)
         await load_waits(turn.tx, [row for row in locked if row.parked])
-    return bool(tasks)
+        states = await turn.tx.fetch(sql.awakeable_states, ids=ids)
+    return {state.id: state for state in states}
 
 
 def _settle(

@@ -115,7 +115,6 @@ async def run_turn(
     if rare:
         await cancel.plan_tree(turn)
         abandoned = await reclaim.plan_abandoned(turn)
-        await assign_awakeables.plan(turn)
         await message.plan(turn)
         outside_claims.plan(turn)
         task_notes.plan(turn)
