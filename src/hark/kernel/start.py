@@ -281,7 +281,7 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
     version = item.version or 0
     id = new_id() if item.named else item.id  # a generated id keeps its position among the children
     end = ChildEnd(request.parent_wait, item.id, "refused", str(error))  # with the id that the parent knows
-    if _arms(request.sender, request.parent_wait):
+    if any(arm.id == request.parent_wait for arm in request.sender.decision.move.arm):
         turn.children.failed_to_start.setdefault(request.parent_wait, []).append(end)
     else:
         turn.children.ended.append(end)
@@ -292,10 +292,6 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
         "failed", item.step or "", item.state, str(error), None, None, None, 1.0, request.sender.claim.id,
         request.parent_wait, None, None, item.lane or code_lane(item.definition, version),
     )  # fmt: skip
-
-
-def _arms(sender: Commit, wait: str) -> bool:
-    return any(arm.id == wait for arm in sender.decision.move.arm)
 
 
 def _set_result(

@@ -122,7 +122,7 @@ def check_timing(cron: Any, every: Any, timezone: Any) -> Timing:
             raise InvalidInput(f"every={every!r} is too short: give at least {_MIN_INTERVAL / 1e6} seconds.")
         return Timing(every=span, timezone=timezone)
     if not isinstance(cron, str) or len(cron) > _MAX_TEXT:
-        raise InvalidInput(f"cron={_shown(cron)}: give a text of five fields, or six with seconds first.")
+        raise InvalidInput(f"cron={repr(cron)[:60]}: give a text of five fields, or six with seconds first.")
     for _ in _matches(cron, datetime(2024, 1, 1)):  # a leap year, so that 29 February is found soon
         return Timing(cron=cron, timezone=timezone)
     raise InvalidInput(f"cron={cron!r} matches no date. Check its day and month.")
@@ -141,7 +141,3 @@ def _matches(cron: str, after: datetime) -> CronSim:
             f"cron={cron!r} is not a cron expression ({error}). Give five fields (minute hour day month weekday), or "
             "six with seconds first, such as '0 9 * * MON'."
         ) from error
-
-
-def _shown(value: Any) -> str:
-    return repr(value)[:60]

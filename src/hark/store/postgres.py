@@ -168,7 +168,10 @@ class PostgresStore:
         migrating = access == "migrate"
         db = await self._first_connection(migrating=migrating)
         try:
-            await (self._migrate(db) if migrating else self._check_version(db))
+            if migrating:
+                await self._migrate(db)
+            else:
+                migrate.check_current("postgres", await self._version(db))
             up = await db.fetchval("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8")
             self._quiet = time.monotonic() + self._lease - max(0.0, up)
         except FAULTS as error:
@@ -229,9 +232,6 @@ class PostgresStore:
         tables = {name for (name,) in found}
         migrate.check_released(tables)
         return await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations") if tables else 0
-
-    async def _check_version(self, db: asyncpg.Connection) -> None:
-        migrate.check_current("postgres", await self._version(db))
 
     async def close(self) -> None:
         if self._announcing:

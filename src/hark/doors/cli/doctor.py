@@ -42,7 +42,7 @@ def doctor(options: Options, nats: NatsUrl = None) -> None:
     from hark.app import Hark
     from hark.app.door_access import DoorAccess
 
-    checks = [_check_python()]
+    checks = [Check("python", "ok", f"{platform.python_version()} on {platform.system()} ({sys.executable})")]
     try:
         with open_engine(options, "read") as hark:
             if isinstance(hark, Hark):
@@ -65,14 +65,11 @@ def doctor(options: Options, nats: NatsUrl = None) -> None:
 
 def diagnose(facts: dict[str, Any]) -> list[Check]:
     """Turn the facts about a store (views/health.py) into checks."""
+    schema = Check("migrations", "ok", f"up to date, version {facts['schema']}")
     return [
-        _check_database(facts), _check_schema(facts), _check_clock(facts), _check_workers(facts), _check_code(facts),
+        _check_database(facts), schema, _check_clock(facts), _check_workers(facts), _check_code(facts),
         _check_leases(facts), _check_timers(facts), _check_schedules(facts), _check_waits(facts),
     ]  # fmt: skip
-
-
-def _check_python() -> Check:
-    return Check("python", "ok", f"{platform.python_version()} on {platform.system()} ({sys.executable})")
 
 
 def _check_secret(secret: str | None) -> Check:
@@ -88,10 +85,6 @@ def _check_database(facts: dict[str, Any]) -> Check:
     if facts["database_problem"] is not None:
         return Check("store", "error", facts["database_problem"])
     return Check("store", "ok", f"{facts['database']} responds")
-
-
-def _check_schema(facts: dict[str, Any]) -> Check:
-    return Check("migrations", "ok", f"up to date, version {facts['schema']}")
 
 
 def _check_clock(facts: dict[str, Any]) -> Check:

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -88,15 +88,14 @@ def graph(
 
     spec = read_job(file).spec
     if options.json:
-        print_json([_edges(task) for task in spec.tasks])
+        print_json([
+            {"name": task.name, "type": task.type, "needs": list(task.needs), "finally": task.is_finally}
+            for task in spec.tasks
+        ])  # fmt: skip
     elif svg:
         print(draw_svg(spec), end="")
     else:
         print("\n".join(map(printable, draw_text(spec))))
-
-
-def _edges(task: Any) -> dict[str, Any]:
-    return {"name": task.name, "type": task.type, "needs": list(task.needs), "finally": task.is_finally}
 
 
 def schema(options: Options) -> None:

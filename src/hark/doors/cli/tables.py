@@ -42,7 +42,9 @@ def print_table(
     widths = fit([max(_width(row[n]) for row in table) for n in range(len(columns))], columns, drop, line_width(wide))
     for number, row in enumerate(table):
         shown = [(_cut(cell, width), width) for cell, width in zip(row, widths, strict=True) if width]
-        line = _GAP.join(_styled(cell, header=number == 0) + " " * (width - _width(cell)) for cell, width in shown)
+        line = _GAP.join(
+            colored(cell, None if number else "bold") + " " * (width - _width(cell)) for cell, width in shown
+        )
         print(line.rstrip())
 
 
@@ -109,7 +111,3 @@ def _width(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def _styled(cell: str, *, header: bool) -> str:
-    return colored(cell, "bold") if header else colored(cell)

@@ -46,7 +46,8 @@ class OpenStreams:
         """Count a stream of this caller; raise TooManyStreams if there is no room for it."""
         if len(self._open) >= _MAX_STREAMS:
             raise TooManyStreams(f"This server has {_MAX_STREAMS} open streams, its limit. Try again later.")
-        if caller.secret is not None and self._count(caller.secret) >= _MAX_PER_TOKEN:
+        of_token = sum(stream.secret == caller.secret for stream in self._open)
+        if caller.secret is not None and of_token >= _MAX_PER_TOKEN:
             raise TooManyStreams(f"This token has {_MAX_PER_TOKEN} open streams, its limit. Close some of them.")
         stream = OpenStream(caller)
         self._open.add(stream)
@@ -56,9 +57,6 @@ class OpenStreams:
             yield stream
         finally:
             self._open.discard(stream)
-
-    def _count(self, secret: str) -> int:
-        return sum(stream.secret == secret for stream in self._open)
 
     async def _check_tokens(self) -> None:
         while any(stream.secret for stream in self._open):

@@ -20,6 +20,7 @@ from hark.model.values import Awakeable, Event, Instance, Wait, WorkerInfo
 
 VERSION = version("hark")
 _HEALTH_TIMEOUT = 2.0  # seconds; a probe that waits as long as a request may would report a failure of a minute ago
+_NO_ANSWER = f"The store did not answer within {_HEALTH_TIMEOUT:g} s. Check the database, then try again."
 
 
 # For /openapi.json only: the handler parses both.
@@ -176,21 +177,12 @@ async def workers(request: HttpRequest) -> Response:
 
 async def health(request: HttpRequest) -> Response:
     try:
-        await asyncio.wait_for(_ping(request), _HEALTH_TIMEOUT)
+        async with asyncio.timeout(_HEALTH_TIMEOUT):
+            await request.access.ping()
     except (TimeoutError, HarkError) as error:
-        failure = error if isinstance(error, HarkError) else _no_answer()
+        failure = error if isinstance(error, HarkError) else StoreUnavailable(_NO_ANSWER)
         return json_response({"status": "unavailable", **error_body(type(failure).__name__, str(failure))}, 503)
     return json_response(Health("ok", request.app.url.partition(":")[0], VERSION))
-
-
-def _no_answer() -> StoreUnavailable:
-    return StoreUnavailable(
-        f"The store did not answer within {_HEALTH_TIMEOUT:g} s. Check the database, then try again."
-    )
-
-
-async def _ping(request: HttpRequest) -> None:
-    await request.access.ping()
 
 
 def view_awakeable(request: HttpRequest, awakeable: Awakeable) -> Any:

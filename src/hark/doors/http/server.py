@@ -58,7 +58,7 @@ async def serve(
     that socket, which was opened for `host`, and the second of two stop signals is ignored. `before_work` is called
     when the store is open and all options are checked, before the worker starts and requests are accepted.
     """
-    say = say or _print_line
+    say = say or functools.partial(print, flush=True)
     connections = Connections(limits(max_connections, max_connections_per_client))
     listener = listen(host, port) if inherited is None else inherited
     async with contextlib.AsyncExitStack() as stack:
@@ -111,10 +111,6 @@ async def serve(
                 stop()
                 await serving
                 raise
-
-
-def _print_line(line: str) -> None:
-    print(line, flush=True)
 
 
 def limits(connections: int | None, per_client: int | None) -> ConnectionLimits:
