@@ -221,39 +221,25 @@ def _put(turn: Turn, new: Trigger, definition: str, version: int | None, deploye
     state, timing = turn.schedules, new.timing
     id = new.id(definition)
     old = state.rows.get(id)
-    same = old is not None and _timing(old) == timing and (new.at is None or old.version == version)
     first = new.at
     if first is None and (timing.cron or timing.every):
         first = timing.next(turn.now, turn.now)
     row = sql.TriggerRow(
-        id=id,
-        kind=new.kind,
-        name=new.name,
-        definition=definition,
-        version=version,
-        element=new.element,
-        state=new.state,
-        correlation_key=new.correlation_key,
-        cron=timing.cron,
-        every=timing.every,
-        timezone=timing.timezone,
-        overlap="allow" if new.kind == "timer" else new.overlap,
-        catch_up=new.catch_up,
-        remaining=old.remaining if same and old is not None else new.remaining,
-        next_at=old.next_at if same and old is not None else first,
-        due_at=None,
-        paused=old is not None and old.paused,
-        missed=0 if old is None else old.missed,
-        skipped=0 if old is None else old.skipped,
-        last_at=None if old is None else old.last_at,
-        last_id=None if old is None else old.last_id,
-        waiting=old.waiting if same and old is not None and new.overlap != "allow" else None,
-        running=None if old is None else old.running,
-        blocker=None,
-        error=old.error if same and old is not None else None,
-        deployed_by=deployed_by,
-        created_at=turn.now if old is None else old.created_at,
-    )
+        id=id, kind=new.kind, name=new.name, definition=definition, version=version, element=new.element,
+        state=new.state, correlation_key=new.correlation_key, cron=timing.cron, every=timing.every,
+        timezone=timing.timezone, overlap="allow" if new.kind == "timer" else new.overlap, catch_up=new.catch_up,
+        remaining=new.remaining, next_at=first, due_at=None, paused=False, missed=0, skipped=0, last_at=None,
+        last_id=None, waiting=None, running=None, blocker=None, error=None, deployed_by=deployed_by,
+        created_at=turn.now,
+    )  # fmt: skip
+    if old is not None:
+        row = structs.replace(
+            row, paused=old.paused, missed=old.missed, skipped=old.skipped, last_at=old.last_at, last_id=old.last_id,
+            running=old.running, created_at=old.created_at,
+        )  # fmt: skip
+        if _timing(old) == timing and (new.at is None or old.version == version):
+            waiting = None if new.overlap == "allow" else old.waiting
+            row = structs.replace(row, remaining=old.remaining, next_at=old.next_at, waiting=waiting, error=old.error)
     state.put(row)
     return _look_again(row, turn.now)
 

@@ -46,6 +46,11 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     A store builds them without checks or conversions, so a boolean is 0 or 1 when it comes from SQLite.
     """
 
+    @classmethod
+    def columns(cls) -> str:
+        """The fields as a list of columns, for statements that read these columns of a table."""
+        return ", ".join(cls.__struct_fields__)
+
 
 R = TypeVar("R")
 

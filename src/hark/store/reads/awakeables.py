@@ -6,8 +6,7 @@ from hark.store.reads.lists import Listed
 from hark.store.sql import Sql
 from hark.store.statements import AwakeableRow
 
-_AWAKEABLE = """id, instance_id, task, entry_index, status, payload, error, timeout_at, created_at, resolved_at,
-        title, description, schema, assignees, answered_by, nonce, groups, claimed_by, due_at"""
+_AWAKEABLE = AwakeableRow.columns()
 
 # A5: the columns that `hark awakeable show` shows.
 read_awakeables = Sql(f"SELECT {_AWAKEABLE} FROM awakeables WHERE id IN :ids[text]", row=AwakeableRow)

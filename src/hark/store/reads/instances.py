@@ -31,14 +31,7 @@ class InstanceRow(Row, frozen=True):
 
 
 # The columns that `get` and `list` show.
-read_instances = Sql(
-    """
-    SELECT id, definition, kind, version, step, status, state, result, error, traceback, progress, attempt, queue,
-        correlation_key, parent_id, created_at, finished_at, cancel_reason, tags
-    FROM instances WHERE id IN :ids[text]
-    """,
-    row=InstanceRow,
-)
+read_instances = Sql(f"SELECT {InstanceRow.columns()} FROM instances WHERE id IN :ids[text]", row=InstanceRow)
 
 # One step through the index per definition, not per instance.
 _USED = """WITH RECURSIVE used(definition) AS (

@@ -18,10 +18,7 @@ class TaskRow(Row, frozen=True):
 # The tasks of jobs and processes, and the processes that those have called, by id: for the outputs of tasks, and for
 # `get` of a job. Another instance may have an id like that of a task.
 read_tasks = Sql(
-    """
-    SELECT id, status, state, result, error FROM instances WHERE id IN :ids[text] AND kind IN ('task', 'bpmn')
-    """,
-    row=TaskRow,
+    f"SELECT {TaskRow.columns()} FROM instances WHERE id IN :ids[text] AND kind IN ('task', 'bpmn')", row=TaskRow
 )
 
 

@@ -6,9 +6,7 @@ from hark.store.sql import Sql
 from hark.store.statements import TriggerRow
 
 # Without the input of the instances, which may be large.
-_SHOWN = """id, kind, name, definition, version, element, NULL, correlation_key, cron, every, timezone, overlap,
-        catch_up, remaining, next_at, due_at, paused, missed, skipped, last_at, last_id, waiting, running, blocker,
-        error, deployed_by, created_at"""
+_SHOWN = TriggerRow.columns().replace(" state,", " NULL,")
 
 # T1: the columns that `schedules` shows, by name.
 list_schedules = Sql(

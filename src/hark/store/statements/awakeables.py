@@ -75,14 +75,7 @@ class AwakeableState(Row, frozen=True):
 
 
 # A4, A8: the columns that a settlement is validated against. Under lock of the owner.
-awakeable_states = Sql(
-    """
-    SELECT id, instance_id, status, answered_by, resolved_at, schema, task, entry_index, timeout_at, created_at,
-        title, description, assignees, nonce, task_id, groups, claimed_by, due_at
-    FROM awakeables WHERE id IN :ids[text]
-    """,
-    row=AwakeableState,
-)
+awakeable_states = Sql(f"SELECT {AwakeableState.columns()} FROM awakeables WHERE id IN :ids[text]", row=AwakeableState)
 
 # A1, invariant 8: settle awakeables, each once; the instance is under lock.
 settle = Sql(

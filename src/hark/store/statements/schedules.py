@@ -37,9 +37,8 @@ class TriggerRow(Row, frozen=True):
     created_at: int
 
 
-_COLUMNS = """id, kind, name, definition, version, element, state, correlation_key, cron, every, timezone, overlap,
-        catch_up, remaining, next_at, due_at, paused, missed, skipped, last_at, last_id, waiting, running, blocker,
-        error, deployed_by, created_at"""
+_COLUMNS = TriggerRow.columns()
+_WRITTEN = [name for name in TriggerRow.__struct_fields__ if name not in ("id", "kind", "created_at")]
 
 # T2: the triggers that are due, without a lock, to find the names to reserve and the instances to lock.
 due_triggers = Sql(
@@ -86,23 +85,14 @@ lock_triggers = Sql(
 save_triggers = Sql(
     f"""
     INSERT INTO triggers ({_COLUMNS})
-    SELECT r.id, r.kind, r.name, r.definition, r.version, r.element, r.state, r.correlation_key, r.cron, r.every,
-        r.timezone, r.overlap, r.catch_up, r.remaining, r.next_at, r.due_at, r.paused, r.missed, r.skipped, r.last_at,
-        r.last_id, r.waiting, r.running, r.blocker, r.error, r.deployed_by, r.created_at
+    SELECT {_COLUMNS}
     FROM {{rows: id text, kind text, name text, definition text, version integer, element text, state text,
         correlation_key text, cron text, every bigint, timezone text, overlap text, catch_up integer,
         remaining bigint, next_at bigint, due_at bigint, paused boolean, missed bigint, skipped bigint,
         last_at bigint, last_id text, waiting text, running text, blocker text, error text, deployed_by text,
         created_at bigint}}
     WHERE true ORDER BY r.id
-    ON CONFLICT (id) DO UPDATE SET definition = excluded.definition, version = excluded.version,
-        element = excluded.element, state = excluded.state, correlation_key = excluded.correlation_key,
-        name = excluded.name, cron = excluded.cron, every = excluded.every, timezone = excluded.timezone,
-        overlap = excluded.overlap, catch_up = excluded.catch_up, remaining = excluded.remaining,
-        next_at = excluded.next_at, due_at = excluded.due_at, paused = excluded.paused, missed = excluded.missed,
-        skipped = excluded.skipped, last_at = excluded.last_at, last_id = excluded.last_id,
-        waiting = excluded.waiting, running = excluded.running, blocker = excluded.blocker, error = excluded.error,
-        deployed_by = excluded.deployed_by
+    ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _WRITTEN)}
     """
 )
 

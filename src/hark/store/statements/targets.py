@@ -49,15 +49,7 @@ class Details(Row, frozen=True):
 
 
 # X8, M5: rows for cancel, retry and reclaim. Read under lock, or before it to find the names and rows to lock.
-details = Sql(
-    """
-    SELECT id, status, step, epoch, attempt, crashes, lease_owner, correlation_key, concurrency_key,
-           blocked_on, parent_id, parent_wait, counted, queue, definition, version, on_cancel, cancel_reason,
-           lane, scheduled_at
-    FROM instances WHERE id IN :ids[text] ORDER BY id
-    """,
-    row=Details,
-)
+details = Sql(f"SELECT {Details.columns()} FROM instances WHERE id IN :ids[text] ORDER BY id", row=Details)
 
 # X8: a cancel ends all live instances below these, itself not included. Children of a parent that has already ended
 # are included. `undoing`: the instance is being cancelled already, or was started by the undo of one that is.

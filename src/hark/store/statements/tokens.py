@@ -22,7 +22,7 @@ class HashedToken(TokenRow, frozen=True):
     hash: str
 
 
-_TOKEN = "id, name, scopes, created_at, expires_at, revoked_at"
+_TOKEN = TokenRow.columns()
 
 # X3: only the hash is stored; the secret is shown once.
 insert_tokens = Sql(
