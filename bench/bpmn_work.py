@@ -11,7 +11,7 @@ from typing import Any
 
 import uvloop
 
-from bench import process_files as files
+from bench import bpmn_files as files
 from hark import Child, Context, Done, Hark, Machine, Spawn, TaskContext, step
 
 gc.set_threshold(20_000, 20, 100)

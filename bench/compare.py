@@ -24,7 +24,7 @@ from bench.postgres import create_database, postgres  # noqa: E402
 
 @dataclass(frozen=True)
 class Work:
-    """A workload of bench/ours.py or bench/answers.py, and the number in its result that counts."""
+    """A workload of a file in bench/, and the number in its result that counts."""
 
     what: str
     module: str
@@ -35,7 +35,7 @@ class Work:
 
     @property
     def higher_is_better(self) -> bool:
-        return self.found == "per_second"
+        return self.found in ("per_second", "job", "process")
 
 
 WORKS = (
@@ -52,6 +52,11 @@ WORKS = (
     Work("answer to resumed, idle, one process", "answers", "latency", "median_seconds"),
     Work("answer to resumed, idle, two processes", "answers", "latency_apart", "median_seconds"),
     Work("answer to resumed, idle, over HTTP", "answers", "latency_http", "median_seconds"),
+    Work("job of 100 parallel tasks", "job_work", "fan", "job"),
+    Work("signal to a waiting task, idle", "job_work", "wait", "median"),
+    Work("BPMN: three service tasks", "bpmn_work", "services", "process"),
+    Work("BPMN: a process without handlers", "bpmn_work", "scripts", "per_second"),
+    Work("BPMN: a signal for 20,000", "bpmn_work", "signal", "per_second", ("--n", "20000")),
 )
 
 

@@ -1,5 +1,6 @@
 """The parts of the benchmarks that decide what a number means. The benchmarks themselves are run by hand."""
 
+import importlib
 import time
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,11 @@ class Recorder:
     def signal(self, target: str, name: str, payload: Any) -> Delivered:
         self.sent.append((time.monotonic(), target))
         return Delivered()
+
+
+@pytest.mark.parametrize("module", sorted(file.stem for file in BENCH.glob("*.py")))
+def test_every_benchmark_can_be_imported(module: str) -> None:
+    importlib.import_module(f"bench.{module}")
 
 
 def test_every_workload_that_is_compared_exists() -> None:

@@ -99,7 +99,7 @@ async def test_x5_fault_38_a_full_disk_is_a_clean_error_and_work_resumes_automat
 
 
 def no_step_runs(*apps: Hark) -> bool:
-    return not any(app._clerk.worker._activations._tasks for app in apps)
+    return not any(app._clerk.worker._activations._asyncio_tasks for app in apps)
 
 
 async def leases_are_over(store: Store) -> bool:

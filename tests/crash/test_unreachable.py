@@ -50,7 +50,7 @@ async def test_x5_callers_do_not_hang_behind_an_outcome_that_waits_for_the_datab
         proxy.go_away()
         workers.open_gate()
         await until(
-            lambda: not app._clerk.worker._activations._tasks, "the step to end"
+            lambda: not app._clerk.worker._activations._asyncio_tasks, "the step to end"
         )  # its outcome is queued in the clerk now
         for _ in range(3):
             with pytest.raises(StoreUnavailable, match="Nothing was stored"):
@@ -144,7 +144,7 @@ async def test_x5_a_call_waits_for_a_database_that_does_not_answer_only_so_long(
             proxy.cut()
         if call == "a write behind an outcome":
             workers.open_gate()
-            await until(lambda: not app._clerk.worker._activations._tasks, "the step to end")
+            await until(lambda: not app._clerk.worker._activations._asyncio_tasks, "the step to end")
         since = time.monotonic()
         if call != "a write in COMMIT":
             asked = app.get("patient") if call == "a read" else app.signal("patient", "tick")

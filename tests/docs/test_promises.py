@@ -1,7 +1,7 @@
 """Every id that code, tests and docs cite is listed, and every promise and fault is proved by the tests it links.
 
 Ids and where they are listed: promises (M1, X8) in docs/promises.md, faults in docs/faults.md, invariants in
-ARCHITECTURE.md, findings in FINDINGS.md, decisions (0007) in docs/decisions.
+docs/contributing/invariants.md, findings in FINDINGS.md, decisions (0007) in docs/decisions.
 """
 
 import re
@@ -61,10 +61,6 @@ def faults_of(name: str) -> set[str]:
     return {id for numbers in IN_TEXT["fault"].findall(name) for id in re.findall(r"\d+", numbers)}
 
 
-def section(page: str, title: str) -> str:
-    return (ROOT / page).read_text("utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-
-
 def entries(kind: str) -> dict[str, str]:
     """What the page of this kind lists: the text of each entry by its id."""
     match kind:
@@ -74,7 +70,8 @@ def entries(kind: str) -> dict[str, str]:
         case "fault":
             pairs = re.findall(r"^\| (\d+) \|(.*)$", (ROOT / "docs/faults.md").read_text("utf-8"), re.MULTILINE)
         case "invariant":
-            pairs = re.findall(r"^(\d+)\. (.*)$", section("ARCHITECTURE.md", "Invariants"), re.MULTILINE)
+            text = (ROOT / "docs/contributing/invariants.md").read_text("utf-8")
+            pairs = re.findall(r"^### (\d+)\. (.*?)(?=^###|\Z)", text, re.MULTILINE | re.DOTALL)
         case "finding":
             pairs = re.findall(r"^\| (\d+) \|(.*)$", (ROOT / "FINDINGS.md").read_text("utf-8"), re.MULTILINE)
         case _:
@@ -111,6 +108,14 @@ def test_every_entry_links_tests_that_cite_it(kind: str) -> None:
         for test in tests:
             assert (ROOT / test).exists(), f"{kind} {id} links {test}, which does not exist"
             assert (kind, id) in cited(ROOT / test), f"{kind} {id} links {test}, which does not cite it"
+
+
+def test_every_invariant_names_files_and_tests() -> None:
+    """test_named_files.py finds them."""
+    for id, entry in entries("invariant").items():
+        kept, _, tests = entry.partition("- Tests:")
+        assert "- Kept by `" in kept, id
+        assert re.search(r"`tests/[\w/]+\.py:test_\w+`", tests), id
 
 
 @pytest.mark.parametrize("kind", ["promise", "fault"])

@@ -130,7 +130,7 @@ async def test_j10_s10_signals_wait_for_a_database_that_refuses_everything_and_k
             await until(is_stuck, "the reader to say that it is stuck", 30)
         assert await client.unread() == 50
         assert caplog.text.count("cannot be delivered") == 1
-        await query(store, "ALTER TABLE elsewhere RENAME TO signals")
+        await query(store, "ALTER TABLE elsewhere RENAME TO inbox")
         assert await until_collected(store, instance, 50) == list(range(50))
         await until_read(client)
         assert await collected(store, instance) == list(range(50))
