@@ -51,8 +51,6 @@ _MAX_WAIT = 60  # seconds of a fetch
 class DoorAccess:
     """An app as a door sees it. It holds no state of its own: a door may construct several."""
 
-    __slots__ = ("app",)
-
     def __init__(self, app: Hark) -> None:
         self.app = app
 

@@ -36,8 +36,6 @@ class Receiver(NamedTuple):
 class MessagesToStore:
     """The messages of one turn that are kept, or whose dedup keys are kept."""
 
-    __slots__ = ("_expired", "_first", "_repeats", "_to_keep", "_to_record")
-
     def __init__(self) -> None:
         self._first: dict[tuple[str, str, str], Message | sql.SeenMessage] = {}  # by name, key and dedup key
         self._repeats: list[tuple[Message, Message]] = []  # a message, and the one of this turn that it repeats

@@ -47,11 +47,6 @@ class _Fired(NamedTuple):
 class Schedules:
     """The triggers that one turn changes or fires."""
 
-    __slots__ = (
-        "decided", "deployed", "due", "ended", "fired", "planned", "removed", "reserved", "rows", "ticks_left",
-        "touched", "triggered", "unreadable",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self.deployed: dict[str, tuple[tuple[Trigger, ...], int]] = {}  # by definition: its triggers, its version
         self.due: list[str] = []

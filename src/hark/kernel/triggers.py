@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 class Triggered:
     """The instances that the broadcasts and messages of one turn start."""
 
-    __slots__ = ("by_broadcast", "by_message", "names", "started")
-
     def __init__(self) -> None:
         self.names: set[str] = set()  # of broadcasts that have triggers
         self.by_broadcast: list[Publish] = []

@@ -129,11 +129,6 @@ class SchemaWork:
 class _Part:
     """A schema within the schema, and where its own parts apply."""
 
-    __slots__ = (
-        "any_item", "any_name", "errors", "every_name", "first_items", "here", "multiples", "names", "other_items",
-        "other_names", "per_character", "per_item", "per_key_character", "recursive", "weight",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self.weight = 1
         self.per_character = 0
@@ -170,11 +165,6 @@ class _Part:
 
 class _State:
     """The parts that apply to a value, each with the number of times."""
-
-    __slots__ = (
-        "children", "errors", "has_names", "multiples", "names", "parts", "per_character", "per_item",
-        "per_key_character", "positions", "weight",
-    )  # fmt: skip
 
     def __init__(self, parts: dict[_Part, int]) -> None:
         self.parts = parts

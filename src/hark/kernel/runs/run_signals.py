@@ -39,8 +39,6 @@ Delivered = Deliver | SignalWithStart | Publish
 class RunQueues:
     """The changes of one turn to the signals of runs."""
 
-    __slots__ = ("armed", "dropped_waits", "fired", "seen", "waits")
-
     def __init__(self) -> None:
         self.waits: _Waits = {}  # for the signals that this turn delivers
         self.fired: list[str] = []  # waits that have received one
