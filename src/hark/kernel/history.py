@@ -34,7 +34,7 @@ class History:
         self.failures: list[Failed] = []
         self.retries = 0  # events of this type
         self.timeouts = 0
-        self._written = 0  # how many of the events are in the store
+        self._written = 0  # the number of events that are in the store
 
     def event(self, id: str, type: EventType, step: str | None = None, /, **data: Any) -> None:
         self.events.append((id, type, step, _encode(data).decode() if data else None))

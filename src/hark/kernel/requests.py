@@ -114,7 +114,7 @@ class SettleAwakeable(Request, eq=False):
     read_owner: bool = False  # read the owner from the store, instead of taking it from the awakeable's id
     task_id: str | None = None  # the task that asked, which an earlier turn could not lock
     schema: str | None = None  # the schema that the answer has been or is to be validated against, beside the turn
-    problems: list[str] | None = None  # why it does not match that schema; None before it is validated
+    problems: list[str] | None = None  # the mismatches with that schema; None before it is validated
 
     def journal_value(self) -> Any:
         return self.result if isinstance(self.result, Exception) else None

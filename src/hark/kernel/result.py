@@ -25,7 +25,7 @@ class Failed(Struct, frozen=True, gc=False):
     attempt: int
     type: Literal["retry", "error", "undoing", "undo_failed", "thrown", "stop", "failed"]
     failure: Failure
-    until: int | None = None  # when the next attempt begins, µs
+    until: int | None = None  # the time of the next attempt, µs
     retries: int | None = None
 
 

@@ -28,7 +28,7 @@ class Triggered:
         self.names: set[str] = set()  # of broadcasts that have triggers
         self.by_broadcast: list[Publish] = []
         self.by_message: list[Message] = []
-        self.started: dict[Publish, int] = {}  # how many instances a broadcast has started
+        self.started: dict[Publish, int] = {}  # the number of instances that a broadcast has started
 
 
 def replace(turn: Turn, deploy: Deploy, version: int) -> None:

@@ -38,7 +38,7 @@ class WaitContext(Struct):
 
     target: str  # the instance that waits, as people address it
     unfinished: Sequence[UnfinishedChild] = ()  # the children it waits for
-    question: str | None = None  # what its awakeable asks
+    question: str | None = None  # the question of its awakeable
     example: str | None = None  # JSON with the shape of an answer, if its awakeable has a schema
 
 

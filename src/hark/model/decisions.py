@@ -138,7 +138,7 @@ class Arm(Struct, gc=False):
     timeout: int | None = None
     deadline: int | None = None
     children: tuple[NewInstance, ...] = ()  # to start with it
-    join: int = 0  # how many of them have to end
+    join: int = 0  # the number of them that have to end
     # Each answer leaves the wait open for the next one. children: each end is an answer, and `join` is not used;
     # message, or broadcast with `fresh`: a second one is received too, until the wait is disarmed.
     answers_each: bool = False
@@ -245,7 +245,7 @@ class Park(_GivesUpClaim, gc=False):
     arm: tuple[Arm, ...] = ()
     disarm: tuple[str, ...] | None = None
     awakeables: tuple[NewAwakeable, ...] = ()
-    has_children: bool = True  # False: none of them runs now, although a wait for children is open
+    has_children: bool = True  # False if the wait for children is open but no child runs
 
     parks: ClassVar[bool] = True
 
@@ -322,7 +322,7 @@ class Decision(Struct, gc=False):
     restore: tuple[int, ...] = ()  # seqs of inbox rows that those lines had consumed
     has_undo: bool | None = None  # a function: whether a cancel has something to undo from now on; None: as before
     progress: str | None = None  # JSON; None leaves it as it is
-    failure: Failure | None = None  # why the step is retried or the instance ends
+    failure: Failure | None = None  # the reason of a retry, or of the end of the instance
     failed_attempts: tuple[FailedAttempt, ...] = ()
     events: tuple[DecisionEvent, ...] = ()
     lane: str | None = None  # of a `Park` or `Redo`: the instance continues in this lane; None: in its own

@@ -34,7 +34,7 @@ class Trigger(Struct, frozen=True, kw_only=True):
     correlation_key: str | None = None
     timing: Timing = Timing()
     at: int | None = None  # the first tick, µs since 1970; None: the first one of `timing`
-    remaining: int | None = None  # how many ticks there are in all; None: no limit
+    remaining: int | None = None  # the number of ticks in all; None: no limit
     overlap: Overlap = "skip"
     catch_up: int = 1
 
