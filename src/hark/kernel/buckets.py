@@ -22,6 +22,8 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
+MAX_ROUNDS = 3  # rounds of claims in a turn: each replaces the rows that a bucket refused in the one before
+PAST_REFUSED = 1000  # rows to read once a bucket has refused some: the rows behind them must not wait for them
 _SOON = 5_000  # µs until the next promotion, after one that met a row locked by another transaction
 _LATER = 1_000_000  # µs until the next promotion, when the free slots went to rows that perhaps no worker can run
 _MAX_SEEN = 100_000  # buckets whose rows a process remembers, so that its memory is bounded

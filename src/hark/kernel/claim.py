@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel import buckets, commit, journal
-from hark.kernel.buckets import Candidate
+from hark.kernel.buckets import MAX_ROUNDS, PAST_REFUSED, Candidate
 from hark.kernel.inbox import NO_SIGNALS, load_inboxes, read_before, read_waits
 from hark.kernel.requests import Capacity, Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
@@ -25,9 +25,6 @@ from hark.store import statements as sql
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
-
-_MAX_ROUNDS = 3  # rows that a bucket refuses make room for others, this many times in a turn
-_PAST_REFUSED = 1000  # rows to read once a bucket has refused some: the rows behind them must not wait for them
 
 _Running = dict[str, list[Commit]]  # outcomes that run ahead and may give up their slot, by queue
 
@@ -122,12 +119,12 @@ async def _claim(
     Removes from `stay` the outcomes that lose their slot, and from `woken` what was claimed."""
     pending = turn.result.pending
     read_backlog = capacity.backlog or pending.made_claimable or pending.left_claimable
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         may_yield = _by_queue(stay.values())
         sizes = {queue: slots + len(may_yield.get(queue, ())) for queue, slots in free.items()}
         lanes: list[tuple[str, str, int]] = []
         for queue, size in sizes.items():
-            reach = max(size, _PAST_REFUSED) if turn.buckets.refused else size
+            reach = max(size, PAST_REFUSED) if turn.buckets.refused else size
             if size:
                 interpreted = queue == GRAPHS
                 lanes += [(queue, lane, reach) for lane in capacity.lanes if (lane in INTERPRETED) is interpreted]

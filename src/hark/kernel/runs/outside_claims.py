@@ -8,12 +8,12 @@ fenced by the epoch of its claim (invariant 2).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hark.kernel import buckets
-from hark.kernel.buckets import Candidate
+from hark.kernel.buckets import MAX_ROUNDS, PAST_REFUSED, Candidate
 from hark.kernel.requests import CommitTask, FetchTasks, RenewTask
 from hark.kernel.rows import status_of
 from hark.model.activation import Claim
@@ -25,9 +25,6 @@ from hark.store import statements as sql
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
-
-_MAX_ROUNDS: Final = 3  # rounds in a turn: each replaces the rows that a bucket refused in the one before
-_PAST_REFUSED: Final = 1000
 
 
 class _LeaseInfo(msgspec.Struct):
@@ -103,12 +100,12 @@ async def fetch(turn: Turn) -> None:
         request.result = []
     queues = [queue for (queue,) in await turn.tx.fetch(sql.claimable_queues) if queue != GRAPHS]
     free = {id(request): request.most for request in requests}
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         wanted: dict[str, int] = {}
         for request in requests:
             for lane in request.lanes:
                 wanted[lane] = wanted.get(lane, 0) + free[id(request)]
-        size = _PAST_REFUSED if turn.buckets.refused else 0
+        size = PAST_REFUSED if turn.buckets.refused else 0
         lanes = [(queue, lane, max(count, size)) for queue in queues for lane, count in wanted.items() if count]
         if not lanes:
             return
