@@ -30,8 +30,10 @@ class InstanceRow(Row, frozen=True):
     tags: str | None
 
 
+_SHOWN = InstanceRow.columns()
+
 # The columns that `get` and `list` show.
-read_instances = Sql(f"SELECT {InstanceRow.columns()} FROM instances WHERE id IN :ids[text]", row=InstanceRow)
+read_instances = Sql(f"SELECT {_SHOWN} FROM instances WHERE id IN :ids[text]", row=InstanceRow)
 
 # One step through the index per definition, not per instance.
 _USED = """WITH RECURSIVE used(definition) AS (

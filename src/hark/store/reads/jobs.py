@@ -15,11 +15,11 @@ class TaskRow(Row, frozen=True):
     error: str | None
 
 
+_TASK = TaskRow.columns()
+
 # The tasks of jobs and processes, and the processes that those have called, by id: for the outputs of tasks, and for
 # `get` of a job. Another instance may have an id like that of a task.
-read_tasks = Sql(
-    f"SELECT {TaskRow.columns()} FROM instances WHERE id IN :ids[text] AND kind IN ('task', 'bpmn')", row=TaskRow
-)
+read_tasks = Sql(f"SELECT {_TASK} FROM instances WHERE id IN :ids[text] AND kind IN ('task', 'bpmn')", row=TaskRow)
 
 
 class Descendant(Row, frozen=True):

@@ -74,8 +74,10 @@ class AwakeableState(Row, frozen=True):
     due_at: int | None
 
 
+_STATE = AwakeableState.columns()
+
 # A4, A8: the columns that a settlement is validated against. Under lock of the owner.
-awakeable_states = Sql(f"SELECT {AwakeableState.columns()} FROM awakeables WHERE id IN :ids[text]", row=AwakeableState)
+awakeable_states = Sql(f"SELECT {_STATE} FROM awakeables WHERE id IN :ids[text]", row=AwakeableState)
 
 # A1, invariant 8: settle awakeables, each once; the instance is under lock.
 settle = Sql(

@@ -53,11 +53,20 @@ forget_signals = Sql(
     """
 )
 
-# X7: the rows of removed instances: the closed waits of failed ones, awakeables, journals, tags and the history.
-forget_waits, forget_awakeables, forget_journal, forget_tags, forget_events = (
-    Sql(f"DELETE FROM {table} WHERE instance_id IN :ids[text]")
-    for table in ("waits", "awakeables", "journal", "tags", "events")
-)
+# X7: the closed waits of a failed instance.
+forget_waits = Sql("DELETE FROM waits WHERE instance_id IN :ids[text]")
+
+# X7: the awakeables of the removed instances.
+forget_awakeables = Sql("DELETE FROM awakeables WHERE instance_id IN :ids[text]")
+
+# X7: their journals.
+forget_journal = Sql("DELETE FROM journal WHERE instance_id IN :ids[text]")
+
+# X7: their tags.
+forget_tags = Sql("DELETE FROM tags WHERE instance_id IN :ids[text]")
+
+# X7: their history.
+forget_events = Sql("DELETE FROM events WHERE instance_id IN :ids[text]")
 
 # X7, with `event_retention`: the oldest events of all instances. Only the first rows of the index are read,
 # however many are younger; a row that another process deletes is skipped, so two of them cannot deadlock.

@@ -38,7 +38,9 @@ class TriggerRow(Row, frozen=True):
 
 
 _COLUMNS = TriggerRow.columns()
-_WRITTEN = [name for name in TriggerRow.__struct_fields__ if name not in ("id", "kind", "created_at")]
+_REPLACED = ", ".join(
+    name + " = excluded." + name for name in TriggerRow.__struct_fields__ if name not in ("id", "kind", "created_at")
+)
 
 # T2: the triggers that are due, without a lock, to find the names to reserve and the instances to lock.
 due_triggers = Sql(
@@ -92,7 +94,7 @@ save_triggers = Sql(
         last_at bigint, last_id text, waiting text, running text, blocker text, error text, deployed_by text,
         created_at bigint}}
     WHERE true ORDER BY r.id
-    ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _WRITTEN)}
+    ON CONFLICT (id) DO UPDATE SET {_REPLACED}
     """
 )
 

@@ -48,8 +48,10 @@ class Details(Row, frozen=True):
     scheduled_at: int | None
 
 
+_DETAILS = Details.columns()
+
 # X8, M5: rows for cancel, retry and reclaim. Read under lock, or before it to find the names and rows to lock.
-details = Sql(f"SELECT {Details.columns()} FROM instances WHERE id IN :ids[text] ORDER BY id", row=Details)
+details = Sql(f"SELECT {_DETAILS} FROM instances WHERE id IN :ids[text] ORDER BY id", row=Details)
 
 # X8: a cancel ends all live instances below these, itself not included. Children of a parent that has already ended
 # are included. `undoing`: the instance is being cancelled already, or was started by the undo of one that is.
