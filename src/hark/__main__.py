@@ -1,4 +1,4 @@
-"""`python -m hark`: the same as the console script `hark`."""
+"""Run the console script `hark`, for `python -m hark`."""
 
 from hark.doors.cli import main
 

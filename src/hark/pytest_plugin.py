@@ -26,14 +26,13 @@ def hark_app() -> Iterator[Harness]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option `--hark-coverage`."""
     parser.getgroup("hark").addoption(
         "--hark-coverage", action="store_true", help="print which sequence flows of BPMN processes the tests took"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """With the option, collect the coverage of every Harness that is closed."""
+    """Collect the coverage of every closed Harness, if the option is given."""
     if config.getoption("--hark-coverage"):
         config.pluginmanager.register(CoverageReport(config), "hark-coverage")
 
@@ -49,7 +48,7 @@ class CoverageReport:
         Harness._on_close = self._found.extend
 
     def pytest_sessionfinish(self) -> None:
-        """In a process of pytest-xdist: give what was found to the process that prints it."""
+        """Pass the coverage of a pytest-xdist process to the process that prints it."""
         output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
         if output is not None:
             from hark.views.bpmn_coverage import added
@@ -61,7 +60,7 @@ class CoverageReport:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a process of pytest-xdist found."""
+        """Add the coverage that a process of pytest-xdist has found."""
         from hark.views.bpmn_coverage import CoveredFlow, PathCoverage
 
         for process, version, flows in getattr(node, "workeroutput", {}).get("hark-coverage", ()):
@@ -69,7 +68,6 @@ class CoverageReport:
             self._found.append(PathCoverage(process, version, found))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print a paragraph for each process."""
         from hark.views.bpmn_coverage import added
 
         terminalreporter.section("coverage of BPMN processes")

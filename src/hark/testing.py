@@ -153,7 +153,7 @@ class Harness(Hark):
         await self.sweep()
 
     def coverage(self, process: str, *, version: int | None = None) -> Reply[PathCoverage]:
-        """Which sequence flows of a BPMN process its instances have taken so far, in this Harness.
+        """Report the sequence flows of a BPMN process that its instances have taken so far, in this Harness.
 
         It is counted from the events of the instances, so what was removed with `forget` before is not in it.
         `pytest --hark-coverage` prints the sums over all tests.

@@ -185,7 +185,7 @@ async def test_b2_a_process_without_a_start_by_name_says_how_it_starts(
         request = StartInstances(items=[NewInstance("a", "{}", f"{n}-{i}") for i in range(n)])
         with counted(turns.made_for, monkeypatch) as sent:
             await turns.run(request)
-        assert sent.count("deployed_starts") == 1
+        assert sent.count("deployed_triggers") == 1
         assert {type(answer) for answer in request.result} == {InvalidInput}
         assert all(part in str(request.result[0]) for part in ("the broadcast 'open'", "the message 'order'"))
     assert await instances(turns) == []

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hark.kernel.fast.call_turn import one_call, run_call_turn
+from hark.kernel.fast.call_turn import call_parameters, run_call_turn
 from hark.kernel.requests import (
     AssignAwakeable,
     Cancel,
@@ -607,7 +607,7 @@ def test_a_request_that_was_tried_in_vain_goes_the_ordinary_way() -> None:
         SettleAwakeable(settle=Settle(awakeable_id("x", 0), "RESOLVED"), task_id="y"),
         Cancel(target="x"),
     ]
-    assert [one_call([request], worker()) for request in tried] == [None] * len(tried)
+    assert [call_parameters([request], worker()) for request in tried] == [None] * len(tried)
 
 
 async def test_a_call_has_the_time_the_number_and_the_position_of_its_turn(pg_store: Store) -> None:
@@ -642,7 +642,7 @@ async def test_a_call_has_the_time_the_number_and_the_position_of_its_turn(pg_st
 
 async def _in_one_call(store: PostgresStore, request: Request) -> tuple[PostgresTx, TurnResult]:
     tx = await store.begin(one_call=True)
-    values = one_call([request], None)
+    values = call_parameters([request], None)
     assert values is not None
     result = await run_call_turn(tx, [request], None, values)
     assert result is not None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import asyncpg
 import pytest
 
-from hark.kernel.fast.call_turn import one_call
+from hark.kernel.fast.call_turn import call_parameters
 from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
 from hark.model.activation import Traits
 from hark.model.decisions import Settle
@@ -87,7 +87,7 @@ async def measure(store: Store, call: str) -> Work:
     schema = store.options["schema"]
     db = await PostgresStore(store.url, schema=schema, lease=900).connect(role="clerk")
     try:
-        values = one_call(*CALLS[call])
+        values = call_parameters(*CALLS[call])
         assert values is not None
         text, arguments = sql.one_call_turn.bind(None, {**values, "now": crowd.NOW, "position": crowd.NOW})
         await db.execute(f"PREPARE question AS {text}")

@@ -686,11 +686,11 @@ async def test_t2_a_sweep_without_a_due_schedule_asks_once_and_no_other_turn_ask
         [id] = await t.parked(1)
         with counted(store, monkeypatch) as sent:
             await t.turn(sweep=True)
-        assert [name for name in sent if "start" in name] == ["due_starts"]
+        assert [name for name in sent if "trigger" in name] == ["due_triggers"]
         with counted(store, monkeypatch) as sent:
             [claim] = (await t.turn(deliver(id), capacity=capacity("me", 1))).claims
             await t.turn(done(claim))
-        assert not [name for name in sent if "start" in name or "schedule" in name]
+        assert not [name for name in sent if "trigger" in name or "schedule" in name]
 
 
 async def test_a_call_turn_is_one_statement_between_begin_and_commit(pg_store: Store) -> None:

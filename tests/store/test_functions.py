@@ -22,7 +22,7 @@ def test_a_function_that_was_changed_has_a_new_version(function: migrate.Functio
     """A store creates a function only if it has none of this name."""
     code = " ".join(re.sub(r"--[^\n]*", "", function.sql).split())
     assert hashlib.sha256(code.encode()).hexdigest()[:16] == DIGESTS.get(function.name), (
-        "The function was changed: raise the number in its name, in functions.sql and statements/one_call.py, and "
+        "The function was changed: raise the number in its name, in functions.sql and statements/call_turn.py, and "
         "write the new name and digest here."
     )
 

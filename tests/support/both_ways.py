@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import structs
 
 from hark.kernel.definitions import Catalog
-from hark.kernel.fast.call_turn import one_call, run_call_turn
+from hark.kernel.fast.call_turn import call_parameters, run_call_turn
 from hark.kernel.requests import Capacity, Request, SettleAwakeable
 from hark.kernel.result import Pending, TurnResult
 from hark.kernel.rules import Rules
@@ -91,7 +91,7 @@ class BothWays:
         self, requests: Sequence[Request], capacity: Capacity | None, *, one_calls: bool
     ) -> tuple[PostgresTx, TurnResult | None]:
         """As engine/turns/call_attempts.py: a call that was made in vain is rolled back."""
-        values = one_call(requests, capacity) if one_calls else None
+        values = call_parameters(requests, capacity) if one_calls else None
         if values is None:
             return await self.store.begin(), None
         last, now = self.store._last_tx, self.clock.now

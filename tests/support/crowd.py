@@ -312,26 +312,28 @@ TURN: dict[str, Question] = {
         lambda size: [("paid", "order-1"), ("paid", "order-2")],
         lambda size: {"names": ["paid", "started-1000001"]},
     ),
-    "due_starts": Question(sql.due_starts, {"triggers_due"}, None, lambda size: {"size": 500}),
-    "starts_by_id": Question(
-        sql.starts_by_id, {"triggers_pkey"}, None, lambda size: {"ids": _schedules("later", size)}
+    "due_triggers": Question(sql.due_triggers, {"triggers_due"}, None, lambda size: {"size": 500}),
+    "triggers_by_id": Question(
+        sql.triggers_by_id, {"triggers_pkey"}, None, lambda size: {"ids": _schedules("later", size)}
     ),
-    "starts_by_event": Question(
-        sql.starts_by_event, {"triggers_named"}, lambda size: [("broadcast", "news"), ("message", "order")]
+    "triggers_by_event": Question(
+        sql.triggers_by_event, {"triggers_named"}, lambda size: [("broadcast", "news"), ("message", "order")]
     ),
-    "deployed_starts": Question(sql.deployed_starts, {"triggers_deployed"}, None, lambda size: {"definition": HERE}),
-    "lock_due_starts": Question(
-        sql.lock_due_starts, {"triggers_pkey", "triggers_due"}, None, lambda size: {"ids": _schedules("now")}
+    "deployed_triggers": Question(
+        sql.deployed_triggers, {"triggers_deployed"}, None, lambda size: {"definition": HERE}
     ),
-    "lock_starts": Question(
-        sql.lock_starts, {"triggers_pkey", "triggers_deployed"}, None,
+    "lock_due_triggers": Question(
+        sql.lock_due_triggers, {"triggers_pkey", "triggers_due"}, None, lambda size: {"ids": _schedules("now")}
+    ),
+    "lock_triggers": Question(
+        sql.lock_triggers, {"triggers_pkey", "triggers_deployed"}, None,
         lambda size: {"ids": _schedules("later", size), "definitions": ["started-1000001"]},
     ),
-    "delete_starts": Question(
-        sql.delete_starts, {"triggers_pkey"}, None, lambda size: {"ids": _schedules("later", size)}
+    "delete_triggers": Question(
+        sql.delete_triggers, {"triggers_pkey"}, None, lambda size: {"ids": _schedules("later", size)}
     ),
-    "release_starts": Question(
-        sql.release_starts, {"triggers_pkey", "triggers_blocker"}, None, lambda size: {"ids": ids("later", size)}
+    "release_triggers": Question(
+        sql.release_triggers, {"triggers_pkey", "triggers_blocker"}, None, lambda size: {"ids": ids("later", size)}
     ),
     "set_scheduled": Question(
         sql.set_scheduled, {"instances_pkey"}, lambda size: rows_of(sql.set_scheduled, ids("running"))

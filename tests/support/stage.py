@@ -23,7 +23,7 @@ from msgspec import structs
 
 from hark.kernel.definitions import Catalog
 from hark.kernel.fast.advance_turn import are_advances, run_advance_turn
-from hark.kernel.fast.call_turn import one_call, run_call_turn
+from hark.kernel.fast.call_turn import call_parameters, run_call_turn
 from hark.kernel.requests import Capacity, Request, StartInstances
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
@@ -58,8 +58,8 @@ _MATTER = {
     "take_pending_deliveries", "add_pending_deliveries", "lock", "advance_all", "taken", "insert_instances", "due",
     "hold_buckets", "due_buckets", "promote", "claimable", "claimable_tasks", "insert_buckets", "try_buckets",
     "retire", "expired", "idle_buckets", "record_definitions", "newest_definitions", "deploy_definitions",
-    "set_undeployed", "commit", "lock_free", "run_waits", "due_starts", "starts_by_id", "lock_starts",
-    "lock_due_starts", "save_starts", "release_starts", "kept_messages", "seen_messages", "starts_by_event",
+    "set_undeployed", "commit", "lock_free", "run_waits", "due_triggers", "triggers_by_id", "lock_triggers",
+    "lock_due_triggers", "save_triggers", "release_triggers", "kept_messages", "seen_messages", "triggers_by_event",
     "insert_messages", "forget_expired_messages", "one_call_turn",
 }  # fmt: skip
 _TABLES = ("instances", "inbox", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
@@ -232,7 +232,7 @@ class Act:
         part, claim = self.part, self.part.claim
         if part.requests and claim is not None:
             claim = structs.replace(claim, backlog=False)  # else it is never one call
-        values = None if part.how else one_call(part.requests, claim)
+        values = None if part.how else call_parameters(part.requests, claim)
         if values is None:
             return None
         tx = await self.side.store.begin(one_call=True)

@@ -123,13 +123,13 @@ def seconds(duration: Duration, what: str, *, zero: bool = False) -> float:
 
 
 def optional_seconds(duration: Duration | None, what: str) -> float | None:
-    """How long to wait, as seconds, 0 included; None for ever."""
+    """The time to wait as seconds, 0 included; None waits forever."""
     return None if duration is None else seconds(duration, what, zero=True)
 
 
 def check_event_retention(duration: Duration | None) -> float | None:
-    """The option `event_retention`, as seconds. After a connection that was cut in COMMIT, the events of the turn prove
-    that it happened: if retention had removed them, the turn would run twice."""
+    """The option `event_retention`, as seconds. If a connection is cut during COMMIT, the events of the turn prove
+    that it committed: if retention had removed them, the turn would run twice."""
     if duration is None:
         return None
     found = seconds(duration, "event_retention")

@@ -1,4 +1,4 @@
-"""Processes: what of a BPMN file is deployed, and how its start events start instances.
+"""Turn a BPMN file into the requests that deploy its processes, with the triggers of their start events.
 
 Imported where it is used: a program without processes never loads it.
 """
@@ -39,14 +39,14 @@ def _request(process: BpmnSpec, xml: str, now: int) -> Deploy:
         queue=ENGINE_QUEUE,
         initial="" if process.none_start is None else START,
         source=source,
-        # Of the text and of what was read from it: a later version of Hark may read more.
+        # Covers the text and what was read from it: a later version of Hark may read more.
         digest=sha256(source.encode()).hexdigest(),
         starts=triggers_of(process, now),
     )
 
 
 def triggers_of(process: BpmnSpec, now: int) -> list[Trigger]:
-    """What starts instances of a process by itself: its start events for signals, messages and timers.
+    """The triggers of a process: its start events for signals, messages and timers.
 
     Raises:
         InvalidDefinition: The name or the time of one cannot be evaluated: there are no variables before the start.

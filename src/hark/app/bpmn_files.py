@@ -1,4 +1,4 @@
-"""BPMN files for the doors: check, draw. What a file means is decided in programs/bpmn/file/."""
+"""Check and draw BPMN files, for the doors. The meaning of a file is decided in programs/bpmn/file/."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hark.programs.bpmn.file.xml_tree import parse_xml
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """What a deploy of a BPMN file would do.
+    """The result of checking a BPMN file: what a deploy of it would do.
 
     Attributes:
         processes: The ids of its processes, in the order of the file.

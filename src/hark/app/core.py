@@ -1,8 +1,8 @@
-"""What the groups of verbs share: how they ask the clerk for a change, and how they read the store."""
+"""Core: the base class of the groups of verbs. It asks the clerk for changes, and reads the store."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hark.app.answer_links import AnswerLinks
@@ -46,13 +46,10 @@ class Core:
         if self._services.tracing is None:
             reply = Reply(convert)
         else:
-            reply = self._services.tracing.reply(request, convert, self._spawn)
+            clerk = self._clerk
+            reply = self._services.tracing.reply(request, convert, lambda read: clerk.spawn(read, clerk.store))
         self._clerk.submit(request, reply)
         return reply
-
-    def _spawn(self, question: Callable[[Store], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine function with the store, on the clerk's loop."""
-        self._clerk.spawn(question, self._clerk.store)
 
     def _read(self, question: Callable[[Store], Awaitable[T]]) -> Reply[T]:
         """Read the store beside the turns."""

@@ -1,4 +1,4 @@
-"""The verbs that put definitions which are data into the store, and take them out: jobs and BPMN processes."""
+"""The verbs that deploy and undeploy jobs and BPMN processes: definitions that are data in the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-
 
 
 def load_bpmn_program() -> LaneProgram:
-    """What runs the lane of processes."""
+    """Make the program that runs the lane of processes."""
     from hark.programs.bpmn.interpreter.bpmn_program import BpmnProgram
 
     return BpmnProgram()
@@ -99,7 +99,7 @@ class DeployVerbs(Core):
         return self._ask(request, lambda version: [deployed(version)])
 
     def _deploy_bpmn(self, data: bytes | str, ignore_extensions: bool) -> Reply[Deployed]:
-        from hark.app.bpmn_deployment import read_bpmn_file  # what reads BPMN is loaded when it is used
+        from hark.app.bpmn_deployment import read_bpmn_file  # the code that reads BPMN is loaded when it is used
 
         _, requests = read_bpmn_file(data, self._clerk.now(), ignore_extensions=ignore_extensions)
         names = [request.name for request in requests]
@@ -125,7 +125,7 @@ def _is_job_text(source: str) -> bool:
 
 
 def is_xml(data: bytes | str) -> bool:
-    """Whether a text is XML, and not a job."""
+    """Return True if a text is XML; otherwise it is a job."""
     if isinstance(data, str):
         return data.lstrip(_BEFORE_XML).startswith("<")
     for mark in _MARKS:
@@ -134,8 +134,9 @@ def is_xml(data: bytes | str) -> bool:
 
 
 def _declared_first(text: str) -> str:
-    """The text of an XML file. One in Python often begins with a line break, and an XML declaration must come first:
-    the line breaks go behind it, so that the lines of problems are those of the text."""
+    """Move an XML declaration to the beginning of a text, and the line breaks that preceded it behind it.
+
+    A text in Python code often begins with a line break. The lines of problems stay those of the text."""
     declaration, end, rest = text.lstrip(_BEFORE_XML).partition("?>")
     if not declaration.startswith("<?xml"):
         return text.lstrip("\ufeff")
@@ -144,5 +145,4 @@ def _declared_first(text: str) -> str:
 
 
 def _is_bpmn_path(path: str) -> bool:
-    """Whether a path is that of a BPMN file, by its name."""
     return "\n" not in path and path.lower().endswith(_ENDINGS)

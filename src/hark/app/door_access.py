@@ -1,4 +1,4 @@
-"""What only the doors (HTTP, command line, links) ask of an app.
+"""DoorAccess: the operations that only the doors (HTTP, command line, links) need of an app.
 
 These are not verbs of `Hark`: a user of the library needs none of them, and they may change in any release.
 """
@@ -49,15 +49,13 @@ _MAX_WAIT = 60  # seconds of a fetch
 class DoorAccess:
     """An app as a door sees it. It holds no state of its own: a door may construct several."""
 
-    __slots__ = ("app",)
-
     def __init__(self, app: Hark) -> None:
         self.app = app
 
     # -- the store ----------------------------------------------------------------------------------
 
     def use_store(self, url: str | None = None, *, schema: str | None = None) -> None:
-        """Let the app work on another store than the one it was made for: what `--db` and `--schema` do.
+        """Let the app work on another store than the one it was made for, as `--db` and `--schema` do.
 
         Args:
             url: The URL of the other store; None keeps the app's own.
@@ -86,7 +84,7 @@ class DoorAccess:
             InvalidInput: There is no such database, or it lacks tables that this version needs.
         """
         app = self.app
-        app._links.warn = False  # a command that shows a link says itself what is missing
+        app._links.warn = False  # a command that shows a link reports a missing address itself
         with ExitStack() as stack:
             stack.callback(setattr, app._clerk, "access", "migrate")
             if connect.exists(app.url):
@@ -115,7 +113,7 @@ class DoorAccess:
             yield app
 
     def is_shareable(self) -> bool:
-        """Whether other processes can open the store of the app: not if it is in memory."""
+        """Return True if other processes can open the store of the app, which is not in memory then."""
         return connect.shared_url(self.app.url) is not None
 
     def dump_migrations(self) -> str:
@@ -167,7 +165,7 @@ class DoorAccess:
         return self.app._read(lambda store: job_reporting.report(store, wanted, here))
 
     def instance_drawing(self, target: str) -> Reply[drawings.Drawing]:
-        """What draws a job as SVG, with the states of its tasks; or a process, with its tokens.
+        """Find the function that draws a job as SVG, with the states of its tasks; or a process, with its tokens.
 
         Raises:
             NotFound: There is no such instance.
@@ -177,7 +175,7 @@ class DoorAccess:
         return self.app._read(lambda store: drawings.draw_instance(store, wanted))
 
     def definition_drawing(self, name: str) -> Reply[drawings.Drawing]:
-        """What draws the newest version of a deployed job or process as SVG.
+        """Find the function that draws the newest version of a deployed job or process as SVG.
 
         Raises:
             NotFound: There is no deployed job or process of this name.
@@ -201,7 +199,7 @@ class DoorAccess:
     # -- NATS ---------------------------------------------------------------------------------------
 
     def use_nats(self, url: str | None) -> None:
-        """Let the app use another NATS server than the one it was made for: what `--nats` does. None changes nothing.
+        """Let the app use another NATS server than the one it was made for, as `--nats` does. None changes nothing.
 
         Raises:
             InvalidInput: The URL is malformed.
@@ -214,11 +212,11 @@ class DoorAccess:
         self.app._nats.connects = False
 
     def nats_report(self) -> Reply[NatsReport | None]:
-        """How NATS is; None if the app does not use it."""
+        """Read the state of NATS; None if the app does not use it."""
         return self.app._read(lambda store: self.app._nats.report())
 
     def tracing(self, traceparent: bytes | None) -> AbstractContextManager[None]:
-        """The verbs called inside of it continue the trace of a request, if a tracer provider is configured."""
+        """Let the verbs called inside continue the trace of a request, if a tracer provider is configured."""
         tracing = self.app._services.tracing
         return (
             nullcontext()
@@ -227,7 +225,7 @@ class DoorAccess:
         )
 
     def metrics(self) -> Reply[list[Family]]:
-        """Gauges of the store and counters of this process. Reads indexes only, never a whole table."""
+        """Read the gauges of the store and the counters of this process, from indexes only, never a whole table."""
 
         async def read(store: Store) -> list[Family]:
             return families(await metrics.read(store, self.app._clerk.counters))
@@ -249,7 +247,7 @@ class DoorAccess:
         schema: dict[str, Any] | None = None,
         assignees: Iterable[str] = (),
     ) -> Reply[str]:
-        """Create an awakeable of a task that executes: what `hark awakeable create` does in a shell task.
+        """Create an awakeable of an executing task, as `hark awakeable create` does in a shell task.
 
         Args:
             lease: The lease of the task, from `HARK_LEASE`.
@@ -279,12 +277,12 @@ class DoorAccess:
 
     @property
     def turns(self) -> int:
-        """How many turns this process has committed. A reader that sees it change knows that something happened."""
+        """The number of turns that this process has committed. If it changes, there may be new events."""
         return self.app._clerk.counters.turns
 
     @property
     def max_payload(self) -> int:
-        """How many bytes of JSON a payload, state or result may have."""
+        """The number of bytes of JSON that a payload, state or result may have."""
         return self.app._max_payload
 
     # -- reading ------------------------------------------------------------------------------------
@@ -327,7 +325,7 @@ class DoorAccess:
         return self.app._read(lambda store: run_events.scan(store, ids, after))
 
     def run_of(self, event: Event, ids: set[str]) -> str | None:
-        """Which of these jobs an event of `scan_runs` belongs to."""
+        """The one of these jobs that an event of `scan_runs` belongs to."""
         return run_events.run_of(event, ids)
 
     def schedule(self, name: str) -> Reply[Schedule]:
@@ -352,7 +350,7 @@ class DoorAccess:
 
     @property
     def outside_tasks(self) -> OutsideTasks:
-        """What workers in other languages do with tasks that they have fetched."""
+        """The operations of workers in other languages on tasks that they have fetched."""
         app = self.app
         return OutsideTasks(app._clerk, app._services, app._max_payload)
 
@@ -395,7 +393,7 @@ class DoorAccess:
 
     @property
     def base_url(self) -> str:
-        """What the app's `base_url` says, or HARK_BASE_URL; else empty."""
+        """The option `base_url` of the app, or HARK_BASE_URL; else empty."""
         return self.app._links.base_url
 
     def record_origin(self, address: str) -> Reply[None]:
@@ -423,7 +421,7 @@ class DoorAccess:
         return self.app._links.keys.sign_texts(*fields)
 
     def verify_texts(self, signature: str, *fields: str) -> bool:
-        """Whether `sign_texts` made this signature for these texts."""
+        """Return True if `sign_texts` made this signature for these texts."""
         return self.app._links.keys.verify_texts(signature, *fields)
 
     # -- tokens -------------------------------------------------------------------------------------
@@ -439,7 +437,7 @@ class DoorAccess:
         return self.app._read(find)
 
     def has_tokens(self) -> Reply[bool]:
-        """Whether the store has a token that is neither expired nor revoked."""
+        """Return True if the store has a token that is neither expired nor revoked."""
 
         async def find(store: Store) -> bool:
             return bool(await store.read(sql.any_live_token, now=self.app._clerk.now()))

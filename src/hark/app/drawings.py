@@ -1,4 +1,4 @@
-"""Drawings of jobs and processes that are in the store, for the doors.
+"""Draw jobs and processes that are in the store, for the doors.
 
 A read returns a function that draws: the thread that reads the store has other work.
 """

@@ -1,4 +1,4 @@
-"""The handle of one instance: the verbs of `Hark` that concern it, without naming the target each time."""
+"""Handle: one instance, with the verbs of `Hark` that concern it."""
 
 from __future__ import annotations
 
@@ -117,4 +117,4 @@ class Handle(Generic[R_co]):
 
 
 Target: TypeAlias = "str | Handle[Any] | Instance"
-"""What a verb may be aimed at: an id, a correlation key, a handle or an instance."""
+"""The target of a verb: an id, a correlation key, a handle or an instance."""

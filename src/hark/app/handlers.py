@@ -1,4 +1,4 @@
-"""Handlers of tasks and gates: the code of an app that jobs name."""
+"""Register handlers and gates: the code of an app that jobs name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Hark: the composition root. Checks its options, makes the parts of an app, opens and closes them.
 
-The verbs are in one file per topic: starting, signalling, answering, reading, scheduling, operating, deploying. What
-only the doors need is in door_access.py.
+The verbs are in one file per topic: starting, signalling, answering, reading, scheduling, operating, deploying. The
+operations that only the doors need are in door_access.py.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
 
     @property
     def is_open(self) -> bool:
-        """Whether the app is open: it has been entered and not yet closed."""
+        """True while the app is open: it has been entered and not yet closed."""
         return self._clerk.is_open
 
     async def __aenter__(self) -> Self:
@@ -211,7 +211,6 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         self._clerk.close().result()
 
     def _record(self) -> list[Reply[Any]]:
-        """Record in the store what is registered here."""
         self._jobs.forget_versions()
         self._sources.forget()
         if self._clerk.access == "read":

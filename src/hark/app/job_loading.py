@@ -1,4 +1,4 @@
-"""`load_job`: read a job from a file, a text or a dict. What it means is decided in programs/jobs/file/."""
+"""Load a job from a file, a text or a dict. Its meaning is decided in programs/jobs/file/."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
 
 
 def is_job_text(source: str) -> bool:
-    """Whether a text is a job, not the path of one."""
+    """Return True if a text is a job, not the path of one."""
     return (
         "\n" in source
         or "\0" in source

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NatsOption:
-    """Which NATS server the app uses, if any."""
+    """The NATS server that the app uses, if any."""
 
     def __init__(self, clerk: Clerk, max_payload: int) -> None:
         self._clerk = clerk
@@ -52,7 +52,7 @@ class NatsOption:
         raise missing_extra(ModuleNotFoundError(name="nats"), extra="nats", needed_by="Hark(nats=…)")
 
     async def _run(self) -> None:
-        """While the app is open. On the clerk's loop."""
+        """Run the bridge while the app is open, on the clerk's loop."""
         counters = self._clerk.counters.nats
         if self.options is None or counters is None or not self.connects:
             return
@@ -66,7 +66,7 @@ class NatsOption:
             self._clerk.published = None
 
     async def report(self) -> NatsReport | None:
-        """How NATS is, for `hark doctor`; None without the option."""
+        """Read the state of NATS, for `hark doctor`; None without the option."""
         if self.options is None:
             return None
         found: NatsReport = await _import_part("report").read_report(self.options)

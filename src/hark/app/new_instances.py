@@ -1,7 +1,7 @@
 """Turn the arguments of a start into a `NewInstance`, for all callers: `Hark.start`, `ctx.start`, `Spawn`.
 
-What is malformed is refused here. Whether an id or key is free, and whether a name is known to the store, is decided
-in the turn.
+Malformed arguments are refused here. The turn decides whether an id or key is free, and whether the store knows a
+name.
 """
 
 from __future__ import annotations

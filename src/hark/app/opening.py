@@ -1,4 +1,4 @@
-"""Open an app whose database may be starting too: what `hark worker` and `hark serve` do.
+"""Open an app whose database may be starting too, as `hark worker` and `hark serve` do.
 
 A machine or a cluster starts its services in any order. Calls from your own code do not wait like this: `async with
 app` raises at once.
@@ -14,7 +14,7 @@ from hark.model.log import get_logger
 from hark.store.protocol import Unreachable
 
 _log = get_logger()
-_WAIT = 300.0  # seconds: then the process ends with the error, and whatever supervises it decides
+_WAIT = 300.0  # seconds: then the process ends with the error, and its service manager may restart it
 _TRY_AGAIN = 0.5
 _SAY_AGAIN = 10.0
 

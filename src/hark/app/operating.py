@@ -1,4 +1,4 @@
-"""The verbs of operators: cancel and retry, fire what is due, remove what is old, tokens and secrets."""
+"""The verbs of operators: cancel and retry, sweep, export and forget, tokens and secrets."""
 
 from __future__ import annotations
 

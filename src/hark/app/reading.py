@@ -1,4 +1,4 @@
-"""The verbs that read instances, their history and what they wait for."""
+"""The verbs that read instances, their history and their waits."""
 
 from __future__ import annotations
 
@@ -126,7 +126,6 @@ class ReadVerbs(Core):
         return reply
 
     def _wait_for_status(self, target: str, status: Status, timeout: Duration | None) -> Reply[Instance]:
-        """What `Handle.wait_for` does."""
         check_word(status, "status", Status)
         if status is None:
             raise InvalidInput(f"Give the status to wait for, one of {', '.join(get_args(Status))}.")

@@ -1,7 +1,7 @@
-"""The jobs that this process has registered: how they are deployed, and how their inputs and gates are checked.
+"""Keep the jobs that this process has registered: deploy them, and check their inputs and gates.
 
-The source of a job is in the store, so any worker may run it; what is kept here only serves the caller, who learns of
-a mistake at once.
+The source of a job is in the store, so any worker may run it. The copy here only serves the caller, who gets an error
+at once.
 
 The code of jobs is a third of all that Hark can import, so it is imported where it is used: a process without jobs
 never loads it.
@@ -37,7 +37,7 @@ def job_of(definition: Any) -> Job | None:
 
 
 def load_job_program() -> LaneProgram:
-    """What runs the lane of jobs."""
+    """Make the program that runs the lane of jobs."""
     from hark.programs.jobs.job_program import JobProgram
 
     return JobProgram()
@@ -55,7 +55,7 @@ class RegisteredJobs:
         return bool(self._jobs)
 
     def forget_versions(self) -> None:
-        """The app may be opened on another store, which has versions of its own."""
+        """Forget the deployed versions: the app may be opened on another store, which has versions of its own."""
         self._versions = {}
 
     def add(self, job: Job) -> bool:
@@ -78,7 +78,7 @@ class RegisteredJobs:
         return version if digest == job.digest else None
 
     def deployment(self, job: Job) -> tuple[Deploy, Callable[[Any], tuple[str, int]]]:
-        """The request that deploys a job, and what to do with its answer."""
+        """The request that deploys a job, and the function that converts its result."""
         schedule = job.spec.schedule
         starts = []
         if schedule is not None:
@@ -127,7 +127,7 @@ def unknown_gates(job: Job, gates: Iterable[str]) -> InvalidDefinition:
 
 
 def gates_of(job: Job) -> list[str]:
-    """The names of its gates that have to be registered."""
+    """The names of the gates of a job that have to be registered."""
     from hark.programs.jobs.job_graph import is_registered_gate
 
     gates = (task.gate for task in job.spec.tasks)

@@ -127,7 +127,4 @@ class SignalVerbs(Core):
             ttl=micros(ttl, "ttl", zero=True),
             dedup_key=optional_name(dedup_key, "dedup key"),
         )
-        return self._ask(request, self._receiver)
-
-    def _receiver(self, id: str | None) -> Handle[Any] | None:
-        return None if id is None else self._handle(id)
+        return self._ask(request, lambda id: None if id is None else self._handle(id))

@@ -194,7 +194,7 @@ class StartVerbs(Core):
         return self._ask_start([definition], request, self._handle)
 
     def _ask_start(self, definitions: Iterable[Definition], request: Request, convert: Callable[[Any], T]) -> Reply[T]:
-        """Queue a start, unless a job has a gate that is not registered. Gates of other processes are in the store."""
+        """Queue a start, unless a job has an unregistered gate. The gates of other processes are in the store."""
         if not self._jobs:
             return self._ask(request, convert)
         jobs = [job for job in map(self._starts.job, definitions) if job is not None]

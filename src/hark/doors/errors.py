@@ -1,7 +1,7 @@
-"""Errors that only a door raises. They are not part of the public tree (model/errors.py), but travel as its errors do.
+"""The errors that only a door raises. They are not in the public tree (model/errors.py), but travel as its errors do.
 
-Here and not in http/: the command line rebuilds them when a server sends one. `StillSuspended` is raised by the command
-line only.
+They are not in http/, because the command line rebuilds them when a server sends one. Only the command line raises
+`StillSuspended`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NoMethod(HarkError):
 
 
 class MalformedRequest(HarkError):
-    """What the client sent is not HTTP."""
+    """The client sent something that is not HTTP."""
 
 
 class RequestTooSlow(HarkError):

@@ -1,4 +1,4 @@
-"""Points in time, as people and clients write them."""
+"""Parse points in time as people and clients write them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Claim and unclaim awakeables: who works on an open question (user tasks of processes).
+"""Claim and unclaim awakeables: record which person works on an open question (user tasks of processes).
 
-A claim is advice for people, and recorded: it keeps others from claiming, not from answering. It holds the locks that
-the settlement of an awakeable holds, so it is either before that or refused.
+A claim is recorded as advice for people: it keeps others from claiming, not from answering. `settle.plan` locks for
+both, so a claim either precedes the settlement or is refused.
 """
 
 from __future__ import annotations
@@ -11,38 +11,18 @@ from typing import TYPE_CHECKING
 from hark.kernel import settle
 from hark.kernel.requests import AssignAwakeable
 from hark.model.errors import AlreadyClaimed, HarkError, NotFound
-from hark.model.names import instance_of
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 
-async def plan(turn: Turn) -> None:
-    """Lock the owners, as settle.py does."""
-    unknown = set()
-    for request in turn.batch.of(AssignAwakeable):
-        if request.task_id is not None:
-            turn.locks.ids.add(request.task_id)
-        owner = None if request.read_owner else instance_of(request.awakeable)
-        if owner is None:
-            unknown.add(request.awakeable)
-        else:
-            turn.locks.ids.add(owner)
-    if unknown:
-        for _, owner, _ in await turn.tx.fetch(sql.awakeable_owners, ids=sorted(unknown)):
-            turn.locks.ids.add(owner)
-
-
 async def apply(turn: Turn) -> None:
-    """After the settlements of the same turn."""
+    """Record and clear claims, after the settlements of the same turn."""
     requests = turn.batch.of(AssignAwakeable)
     if not requests:
         return
-    ids = sorted({request.awakeable for request in requests})
-    states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
-    if await settle.lock_tasks(turn, states.values()):
-        states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
+    states = await settle.read_states(turn, {request.awakeable for request in requests})
     claimed: dict[str, str | None] = {}
     for request in requests:
         state = states.get(request.awakeable)

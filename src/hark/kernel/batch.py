@@ -1,4 +1,4 @@
-"""The requests of one turn, by type.
+"""Batch: the requests of one turn, by type.
 
 An outcome's effects are requests too, with the outcome as their sender: they commit with it or not at all
 (invariant 12). See effects.py for the request of each effect.

@@ -26,7 +26,7 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
-Published = dict[tuple[str, str], int | Publish]  # by name and dedup key: how many it reached, or the first request
+Published = dict[tuple[str, str], int | Publish]  # by name and dedup key: the instances reached, or the first request
 
 
 class Broadcasts:
@@ -38,7 +38,7 @@ class Broadcasts:
         self.subscribers: dict[str, list[str]] = {}  # by name
         self.large = False  # there are more than the limit: deliver later
         self.chunk: list[sql.PendingDelivery] = []  # to deliver in this turn
-        self.answered: list[str] = []  # fresh waits that have their broadcast
+        self.answered: list[str] = []  # fresh waits that have received their broadcast
         self.published: list[tuple[str, Publish]] = []  # with their ids
         self.repeats: list[tuple[Publish, Publish]] = []  # a request, and the one of this turn that it repeats
 
@@ -110,7 +110,7 @@ async def deliver_chunk(turn: Turn) -> None:
 
 
 async def published_before(turn: Turn) -> Published:
-    """How many instances the earlier broadcasts with the same dedup keys reached."""
+    """Read the number of instances that earlier broadcasts with the same dedup keys reached."""
     keys = sorted({(r.name, r.dedup_key) for r in turn.batch.of(Publish) if r.dedup_key is not None})
     if not keys:
         return {}
@@ -118,7 +118,7 @@ async def published_before(turn: Turn) -> Published:
 
 
 def publish(turn: Turn, request: Publish, published: Published) -> None:
-    """Deliver one broadcast in its place among the signals (S10). A large one is stored later, with all others."""
+    """Deliver a broadcast in its place among the signals (S10). A large one is stored later, with all others."""
     broadcasts = turn.broadcasts
     if request.dedup_key is not None:
         before = published.setdefault((request.name, request.dedup_key), request)
@@ -143,7 +143,7 @@ def _repeat(turn: Turn, request: Publish, before: int | Publish) -> None:
 
 
 def _deliver(turn: Turn, request: Publish, ids: Iterable[str]) -> int:
-    """Post to those of these instances that are live and still subscribe. Returns how many."""
+    """Post to the instances among these that are live and still subscribe. Returns their number."""
     reached, name, skipped = 0, request.name, request.skipped
     for id in sorted(ids):
         row = turn.rows.get(id)
@@ -174,7 +174,7 @@ def _post(turn: Turn, row: LockedRow, name: str, payload: str, fresh: list[WaitR
 
 
 async def record(turn: Turn) -> None:
-    """Store what was published, for its dedup key; of large ones, a delivery for each subscriber."""
+    """Store the broadcasts, for their dedup keys; of large ones, a delivery for each subscriber."""
     published, large = turn.broadcasts.published, turn.broadcasts.large
     if turn.broadcasts.answered:
         await turn.tx.fetch(sql.fire_waits, ids=turn.broadcasts.answered)

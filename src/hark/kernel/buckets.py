@@ -1,4 +1,4 @@
-"""Apply the limits: token buckets, and the slots of concurrency keys.
+"""Apply rate limits and concurrency keys: token buckets, and slots.
 
 Slots are counted, not stored: an instance that executes under a key holds a slot, so no crash can leak one. The bucket
 row is the lock of its key. A refused row leaves the claim index (`blocked_on`) until its bucket is due; the turn that
@@ -22,8 +22,10 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
+MAX_ROUNDS = 3  # rounds of claims in a turn: each replaces the rows that a bucket refused in the one before
+PAST_REFUSED = 1000  # rows to read once a bucket has refused some: the rows behind them must not wait for them
 _SOON = 5_000  # µs until the next promotion, after one that met a row locked by another transaction
-_LATER = 1_000_000  # µs until the next promotion, when the free slots went to rows that perhaps no worker here runs
+_LATER = 1_000_000  # µs until the next promotion, when the free slots went to rows that perhaps no worker can run
 _MAX_SEEN = 100_000  # buckets whose rows a process remembers, so that its memory is bounded
 _MAX_PROMOTED = 500  # rows that one bucket promotes in one turn
 
@@ -65,7 +67,7 @@ class _Head(Struct, gc=False):
 
 
 class BucketState:
-    """What one turn did to slots and buckets."""
+    """The changes of one turn to slots and buckets."""
 
     __slots__ = ("freed", "inserted", "left", "refused")
 
@@ -76,9 +78,9 @@ class BucketState:
         self.inserted = False  # bucket rows were inserted
 
     def remove(self, concurrency_key: str | None, blocked_on: str | None) -> None:
-        """A runnable or executing row has ended, or goes on elsewhere. It may have been promoted: the slot it was about
-        to take goes to the next blocked one. It may have been the head of a rate limit: the bucket is due for the
-        next one."""
+        """Note that a runnable or executing row has ended, or goes on elsewhere. If it was promoted, the slot that it
+        would take goes to the next blocked row; if it was the head of a rate limit, the bucket is due for the next one.
+        """
         if concurrency_key is not None:
             self.freed.add(concurrency_key)
         if blocked_on is not None and blocked_on.startswith("rate:"):
@@ -120,7 +122,7 @@ async def admit(turn: Turn, wanted: list[Candidate]) -> tuple[list[Candidate], i
             if slot is not None:
                 used[slot] = used.get(slot, 0) + 1
     for key, head in heads.items():
-        if key not in empty:  # else a candidate before the head was refused: it is the head now
+        if key not in empty:  # otherwise a candidate that precedes the head was refused, and is the head now
             _set_due_for_head(turn, buckets[("rate", key)], head)
     if blocked:
         await turn.tx.fetch(sql.block, blocked)
@@ -165,7 +167,7 @@ async def _take(turn: Turn, names: set[tuple[str, str]]) -> _Shards:
         bucket = Bucket(*row)
         _refill(turn, bucket)
         buckets.setdefault((bucket.kind, bucket.key), []).append(bucket)
-    # A missing one is held by another worker, or retention has deleted it as idle: the next turn inserts it again.
+    # A missing bucket is held by another worker, or retention has deleted it as idle: the next turn inserts it again.
     limits.known -= names - set(buckets)
     return buckets
 
@@ -223,15 +225,15 @@ def _spend(turn: Turn, shards: list[Bucket], candidate: Candidate, head: _Head |
 
 
 def _set_due_for_head(turn: Turn, shards: list[Bucket], head: _Head) -> None:
-    """What this turn spent is known now, so the bucket is due exactly when the head has its tokens."""
+    """Make the bucket due exactly when its head has its tokens: the tokens spent in this turn are known now."""
     rate = turn.rules.limits.rate(shards[0].key)
     if rate is not None:
         _set_due(turn, shards, min(head.weight, rate.capacity), rate)
 
 
 def _set_due(turn: Turn, shards: list[Bucket], need: float, rate: Rate) -> None:
-    """Make the bucket due when this many tokens are there: those of the first row that waits for them. Earlier would
-    only promote a row that is refused again."""
+    """Make the bucket due when it has this many tokens, which its first row needs. At an earlier time it would only
+    promote a row that is refused again."""
     for shard in shards:
         shard.changed = shard.changed or shard.due_at is not None
         shard.due_at = None
@@ -286,7 +288,7 @@ async def _set_due_for_new_heads(turn: Turn, buckets: _Shards) -> None:
 
 
 async def _open(turn: Turn, held: list[tuple[str, str]]) -> bool:
-    """Make these buckets due, if rows are blocked on them. Returns True if there are any."""
+    """Make these buckets due if rows are blocked on them. Returns True if there are such rows."""
     blocked = {name for (name,) in await turn.tx.fetch(sql.blocked_keys, [(f"{kind}:{key}",) for kind, key in held])}
     opened = [(kind, key) for kind, key in held if f"{kind}:{key}" in blocked]
     if opened:
@@ -348,8 +350,8 @@ async def promote(turn: Turn) -> None:
 
 
 def _promote_again(turn: Turn, bucket: Bucket, room: int) -> None:
-    """Make the bucket due again, because rows are still blocked: tokens are missing, or another transaction had locked
-    the rows just now, or the slots went to other rows and perhaps no worker has the code of those."""
+    """Make the bucket due again, because rows are still blocked: tokens are missing, another transaction had locked
+    the rows, or the slots went to other rows for which perhaps no worker has the code."""
     rate = turn.rules.limits.rate(bucket.key) if bucket.kind == "rate" else None
     if rate is not None:
         bucket.due_at = turn.now + max(_SOON, math.ceil(1 / rate.shards / rate.per_micro))

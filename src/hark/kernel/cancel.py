@@ -1,8 +1,8 @@
 """Cancel instances, each with its whole tree of descendants, in one commit.
 
-An instance that has something to undo (`on_cancel`) does not end here: it loses its waits, its awakeables and its
-claim like any other, and continues at its undo; what it returns from there ends it (finish.py). A forced cancel ends
-it, and everything below it, at once.
+An instance that has something to undo (`on_cancel`) does not end here. It loses its waits, its awakeables and its claim
+like any other, and continues with its undo, whose outcome ends it (finish.py). A forced cancel ends it, and all of its
+descendants, at once.
 
 A descendant that was started between the plan and the lock is found by reading the tree again under lock; the cancel
 then runs once more, with the larger tree.
@@ -71,7 +71,7 @@ async def apply(turn: Turn) -> None:
         return
     force = any(request.force for request in wanted.values())
     reasons = {id: request.reason or rows[id].cancel_reason or "cancelled" for id, request in wanted.items()}
-    # Below an undo that runs already, nothing is cancelled unless it is forced.
+    # The descendants of an instance whose undo runs already are cancelled only by force.
     below = {id for id, _, undoing in tree if force or not undoing} - wanted.keys()
     if below:
         rows |= {row.id: row for row in await turn.tx.fetch(sql.details, ids=sorted(below))}
@@ -86,7 +86,7 @@ async def apply(turn: Turn) -> None:
 
 
 def _live_targets(turn: Turn) -> list[tuple[Cancel, str]]:
-    """The cancels whose targets have not ended, with the ids. The others get their result here."""
+    """The cancels whose targets have not ended, with the ids of the targets. The others get their result here."""
     asked: list[tuple[Cancel, str]] = []
     for request in turn.batch.of(Cancel):
         if request.sender is not None and request.sender.fenced:
@@ -106,7 +106,7 @@ def _live_targets(turn: Turn) -> list[tuple[Cancel, str]]:
 
 
 def _own_children(asked: list[tuple[Cancel, str]], rows: _Rows) -> list[tuple[Cancel, str]]:
-    """Without the effects whose target is not a child of the sender: the child could not start, because another
+    """Leave out the effects whose target is not a child of the sender: the child could not start, because another
     instance has its id."""
     own: list[tuple[Cancel, str]] = []
     for request, id in asked:
@@ -118,7 +118,7 @@ def _own_children(asked: list[tuple[Cancel, str]], rows: _Rows) -> list[tuple[Ca
 
 
 def _choose(asked: list[tuple[Cancel, str]], rows: _Rows) -> dict[str, Cancel]:
-    """The cancels to carry out, by id. Cancelling again what is being undone changes nothing, unless it is forced."""
+    """The cancels to carry out, by id. A cancel of an instance whose undo runs changes nothing, unless it is forced."""
     wanted: dict[str, Cancel] = {}
     for request, id in asked:
         if id in wanted and (request.force or rows[id].on_cancel is None):

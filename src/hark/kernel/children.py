@@ -29,7 +29,7 @@ _SHORT = 4096  # characters of a result that is in the row of an end
 
 
 class ChildNews(NamedTuple):
-    """What a live child tells its parent: the parent and its wait, the child, and the payload of the row."""
+    """News of a live child for its parent: the parent and its wait, the child, and the payload of the row."""
 
     parent: str
     wait: str
@@ -38,8 +38,8 @@ class ChildNews(NamedTuple):
 
 
 class ChildEnd(NamedTuple):
-    """The end of a child: the wait of the parent that it counts against, and what an answer says about it. The status
-    `refused`: it has no row under this id, because it could not start or is not kept any more."""
+    """The end of a child: the wait of the parent that it counts against, and the data of an answer. With the status
+    `refused` the child has no row under this id, because it could not start or is not kept any more."""
 
     wait: str
     id: str
@@ -94,7 +94,7 @@ async def count_ended(turn: Turn) -> None:
         for armed in row.waits:
             if armed.id == wait:
                 armed.remaining = remaining
-        # Reached by this turn, not before. Also posted to a failed parent: its retry must find it in the inbox.
+        # Zero was reached by this turn, not before. A failed parent gets the row too: its retry must find it.
         if remaining <= 0 < remaining + counts[wait]:
             turn.inbox.post(row, "children", "", "null", wait_id=wait)
             turn.history.event(parent, "joined")
@@ -104,7 +104,7 @@ async def count_ended(turn: Turn) -> None:
     await turn.inbox.flush()
 
 
-# -- what children tell before they end --------------------------------------------------------------
+# -- news of live children --------------------------------------------------------------------------
 
 
 @request_for(TellParent)
@@ -119,7 +119,7 @@ def plan_news(turn: Turn) -> None:
 
 
 async def apply_news(turn: Turn) -> None:
-    """Post what outcomes tell: before the ends of the same turn are counted, so that it arrives before the end."""
+    """Post the news of outcomes before the ends of the same turn are counted, so that news arrive before the end."""
     news = []
     for request in turn.batch.of(InformParent):
         claim = request.sender.claim
@@ -129,9 +129,9 @@ async def apply_news(turn: Turn) -> None:
 
 
 async def post_news(turn: Turn, news: Sequence[ChildNews]) -> list[bool]:
-    """Post these to the parents that wait for each end of their children, and say which of them do.
+    """Post news to the parents that wait for each end of their children. Returns whether each parent does.
 
-    Also to a failed parent, as ends are: its retry must find it in the inbox."""
+    A failed parent gets them too, as it gets ends: its retry must find them in the inbox."""
     if not news:
         return []
     waits = {id for (id,) in await turn.tx.fetch(sql.waits_for_each_end, ids=sorted({one.wait for one in news}))}

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel import buckets, commit, journal
-from hark.kernel.buckets import Candidate
+from hark.kernel.buckets import MAX_ROUNDS, PAST_REFUSED, Candidate
 from hark.kernel.inbox import NO_SIGNALS, load_inboxes, read_before, read_waits
 from hark.kernel.requests import Capacity, Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
@@ -26,14 +26,11 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
-_MAX_ROUNDS = 3  # rows that a bucket refuses make room for others, this many times in a turn
-_PAST_REFUSED = 1000  # rows to read once a bucket has refused some: the rows behind them must not wait for them
-
 _Running = dict[str, list[Commit]]  # outcomes that run ahead and may give up their slot, by queue
 
 
 async def apply(turn: Turn, capacity: Capacity | None, running: list[Commit]) -> None:
-    """Claim for this capacity. `running`: the outcomes that may run ahead."""
+    """Claim work for this capacity. `running` are the outcomes that may run ahead."""
     pending = turn.result.pending
     stay = {request.claim.id: request for request in running}
     woken: list[Candidate] = []
@@ -71,7 +68,8 @@ async def apply(turn: Turn, capacity: Capacity | None, running: list[Commit]) ->
 
 
 async def _claim_all_woken(turn: Turn, capacity: Capacity, free: dict[str, int]) -> bool:
-    """The frequent case: there is a slot for every instance woken in this turn, and no other row that may need it.
+    """Handle the frequent case: a slot is free for every instance woken in this turn, and no other row may need it.
+
     Claims those that this worker can run without a bucket, in one statement, and takes their slots from `free`. Returns
     False in any other case."""
     pending, woken = turn.result.pending, turn.inbox.woken
@@ -94,7 +92,7 @@ async def _claim_all_woken(turn: Turn, capacity: Capacity, free: dict[str, int])
 
 
 async def _claimable_woken(turn: Turn, capacity: Capacity | None) -> list[Candidate]:
-    """The instances woken in this turn that can be claimed directly from their park, which saves a write. The others
+    """Find the woken instances that can be claimed directly from their park, which saves a write. The others
     are made runnable."""
     direct = []
     if capacity is not None and any(capacity.free.values()):
@@ -121,16 +119,16 @@ async def _claim(
     Removes from `stay` the outcomes that lose their slot, and from `woken` what was claimed."""
     pending = turn.result.pending
     read_backlog = capacity.backlog or pending.made_claimable or pending.left_claimable
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         may_yield = _by_queue(stay.values())
         sizes = {queue: slots + len(may_yield.get(queue, ())) for queue, slots in free.items()}
         lanes: list[tuple[str, str, int]] = []
         for queue, size in sizes.items():
-            reach = max(size, _PAST_REFUSED) if turn.buckets.refused else size
+            reach = max(size, PAST_REFUSED) if turn.buckets.refused else size
             if size:
                 interpreted = queue == ENGINE_QUEUE
                 lanes += [(queue, lane, reach) for lane in capacity.lanes if (lane in INTERPRETED) is interpreted]
-        if not lanes:  # no slot, or no code: a worker without code must not ask again and again
+        if not lanes:  # no slot, or no code: a worker without code must not claim again and again
             pending.left_claimable = pending.backlog = pending.made_claimable or bool(capacity.lanes)
             return
         most = max(reach for *_, reach in lanes)
@@ -160,7 +158,7 @@ async def _claim(
 
 
 def _by_queue(requests: Iterable[Commit]) -> _Running:
-    """The outcomes that may give up their slot."""
+    """The outcomes that may give up their slot, by queue."""
     may_yield: _Running = {}
     for request in requests:
         if not request.decision.move.keep_slot:
@@ -169,8 +167,8 @@ def _by_queue(requests: Iterable[Commit]) -> _Running:
 
 
 async def _keep_locked_keys(turn: Turn, may_yield: _Running) -> None:
-    """An instance under a concurrency key gives up its slot only if its bucket can be locked: the next row that is
-    blocked on the key must be promoted."""
+    """Drop from `may_yield` the outcomes under a concurrency key whose bucket cannot be locked: when such an instance
+    gives up its slot, the next row that is blocked on the key must be promoted."""
     keys = {r.claim.concurrency_key for requests in may_yield.values() for r in requests}
     locked = {None, *await buckets.try_slots(turn, {key for key in keys if key is not None})}
     for queue, requests in may_yield.items():
@@ -234,7 +232,7 @@ def _new_claim(row: Any, capacity: Capacity) -> Claim:
 async def _load(turn: Turn, in_memory: Mapping[str, int]) -> None:
     """Read what a step may use: inbox, waits, children, journal. Only for claims that can have any."""
     result = turn.result
-    # An instance with waits was woken, and a woken one has signals; unless it executed with waits armed before.
+    # Only instances with inbox rows can have waits to load, except those that wait while they execute.
     claims = {
         claim.id: claim
         for claim in result.claims
@@ -278,5 +276,5 @@ async def _load(turn: Turn, in_memory: Mapping[str, int]) -> None:
 
 
 def _needs_children(wait: WaitRow) -> bool:
-    """Not if each end is an answer: a claim is then given the new ends, and not all children again and again."""
+    """False if each end is an answer: a claim then gets the new ends, and not all children again and again."""
     return WAIT_KINDS[wait.kind].has_children and not wait.answers_each

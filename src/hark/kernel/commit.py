@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 
-def unfold(turn: Turn) -> None:
+def add_effects(turn: Turn) -> None:
     """Add the requests of the outcomes' effects, and plan the waits they arm."""
     for request in turn.batch.of(Commit):
         request.fenced = False
@@ -88,9 +88,9 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     restored: list[int] = []
     undoable: list[tuple[str, str | None]] = []
     progress: list[tuple[str, str]] = []
-    fresh: list[tuple[str, str]] = []  # instances that start their next attempt without waits, and what is cancelled
+    restarted: list[tuple[str, str]] = []  # instances that start an attempt without waits, and the places they asked in
     moved: list[tuple[str, str, str]] = []  # instances that continue in another lane or queue
-    used_waits: list[str] = []  # waits that led here; a Retry keeps them, and a park or proceed names those it drops
+    used_waits: list[str] = []  # waits that led to this step; a Retry keeps them, a park or proceed names those to drop
     for request in turn.batch.of(Commit):
         if request.fenced:
             continue
@@ -127,7 +127,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
                 queued.append(request)
             case Redo() as move:
                 if move.drop_waits:
-                    fresh.append((claim.id, move.asked))
+                    restarted.append((claim.id, move.asked))
                     turn.rows[claim.id].waits = []
                 queued.append(request)
             case Park() as move:
@@ -168,10 +168,10 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
         await park.keep_waits(turn, proceeds)
     if used_waits:
         await turn.tx.fetch(sql.delete_waits, ids=used_waits)
-    if fresh:
-        await turn.tx.fetch(sql.drop_waits, ids=[id for id, _ in fresh])
-        await turn.tx.fetch(sql.cancel_asked, fresh)
-        for id, _ in fresh:
+    if restarted:
+        await turn.tx.fetch(sql.drop_waits, ids=[id for id, _ in restarted])
+        await turn.tx.fetch(sql.cancel_asked, restarted)
+        for id, _ in restarted:
             run_signals.drop_waits(turn, turn.rows[id])
     if queued:
         await requeue(turn, queued)

@@ -1,4 +1,4 @@
-"""What a turn counts for the metrics (X6). The clerk adds it to the counters of the process after the COMMIT."""
+"""Counts: the numbers of one turn for the metrics (X6). The clerk adds them up for the process after the COMMIT."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Counts:
-    """Instances that a turn started and ended, and how often each other thing happened in it."""
+    """The instances that a turn started and ended, and the number of each other thing that happened in it."""
 
     __slots__ = ("ended", "happened", "started")
 
@@ -25,7 +25,7 @@ class Counts:
 
 
 def add_up(turn: Turn) -> None:
-    """Count what the turn did that its verbs have not counted. Its last phase."""
+    """Count what the verbs of the turn have not counted. This is its last phase."""
     happened = turn.result.counts.happened
     if turn.history.retries:
         happened["retry"] += turn.history.retries

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Registered(Struct, frozen=True, gc=False):
-    """What a start needs of a registered definition."""
+    """A registered definition, with the columns that a start needs."""
 
     kind: str
     queue: str
@@ -86,8 +86,8 @@ def may_be_stale(catalog: Catalog, item: NewInstance) -> bool:
 
 
 def find(catalog: Catalog, item: NewInstance) -> tuple[int, Registered] | None:
-    """The version and definition to start, or None when the catalog does not have it. An item with a lane of its own
-    says everything itself."""
+    """The version and definition to start, or None when the catalog does not have it. An item with its own lane needs
+    no definition."""
     if item.lane is not None:
         assert item.kind is not None
         assert item.version is not None

@@ -55,7 +55,7 @@ def _is_assumed_id(request: Deliver) -> bool:
 
 
 async def find_seen_before(turn: Turn) -> dict[SignalWithStart, str]:
-    """The signal_with_start requests whose dedup key a present or earlier holder of their key has seen, with the id
+    """Find the signal_with_start requests whose dedup key a holder of their key has seen, now or earlier, with the id
     of that holder: they start nothing, and the holder is their result (S9)."""
     requests = turn.batch.of(SignalWithStart)
     asked = set()
@@ -94,7 +94,7 @@ async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
 
 
 async def _without_misread_keys(turn: Turn) -> list[Deliver | SignalWithStart | Publish]:
-    """The deliveries of this turn. Not those of fenced outcomes; and a target that looked like an id but is a key is
+    """The deliveries of this turn, without those of fenced outcomes. A target that looked like an id but is a key is
     retried by key in the next turn, together with all later signals to the same instance, so that they keep their
     order."""
     deliveries = [
@@ -124,14 +124,14 @@ async def _without_misread_keys(turn: Turn) -> list[Deliver | SignalWithStart | 
 
 
 _Seen = dict[tuple[str, str], str]
-"""The dedup keys that were seen before, by receiver and key: the id of the instance that has seen it."""
+"""The dedup keys that were seen before: the id of the instance that has seen it, by receiver and key."""
 
 
 async def _seen(turn: Turn, requests: list[Deliver | SignalWithStart | Publish]) -> _Seen:
-    """The dedup keys that the receivers have seen before (S7).
+    """Read the dedup keys that the receivers have seen before (S7).
 
-    A signal from NATS may be delivered again after its receiver has finished and another instance holds the key. So if
-    it is addressed by key, an earlier holder that has seen it counts too, as for signal_with_start."""
+    A signal from NATS may be delivered again after its receiver has finished and another instance holds the key. If
+    such a signal is addressed by key, an earlier holder that has seen it counts too, as for signal_with_start."""
     pairs, by_key = set(), {}
     for request in requests:
         if request.dedup_key is not None and (row := turn.locks.find(_target(request))) is not None:

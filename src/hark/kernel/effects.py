@@ -1,4 +1,4 @@
-"""The request of each effect.
+"""Make the request of each effect.
 
 An effect is a request that commits with an outcome (invariant 12). The verb that carries it out registers, beside
 its own code, how the effect becomes its request; nothing else in the kernel lists the effects.

@@ -14,23 +14,23 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hark.kernel.fast.advance_turn import are_advances
-from hark.kernel.fast.call_turn import one_call
+from hark.kernel.fast.call_turn import call_parameters
 from hark.kernel.requests import Capacity, Commit, Request
 
 
 class FullTurn(NamedTuple):
-    """All phases, in an order that is the proof."""
+    """Execute all phases of turn.py."""
 
 
 class AdvanceTurn(NamedTuple):
-    """One statement for all outcomes."""
+    """Execute one statement for all outcomes."""
 
     commits: Sequence[Commit]
 
 
 class CallTurn(NamedTuple):
-    """One function call. It writes nothing if it meets a case that needs a decision of the kernel; then the turn is
-    rolled back and executed in full."""
+    """Execute one function call. It writes nothing if it meets a case that needs a decision of the kernel; then the
+    turn is rolled back and executed in full."""
 
     values: dict[str, Any]
     """The parameters of the call."""
@@ -62,5 +62,5 @@ def choose_execution(
         return FullTurn()
     if run_ahead and capacity is None and requests and are_advances(requests):
         return AdvanceTurn(requests)
-    values = one_call(requests, capacity) if calls else None
+    values = call_parameters(requests, capacity) if calls else None
     return FullTurn() if values is None else CallTurn(values)

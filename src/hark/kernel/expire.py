@@ -1,7 +1,7 @@
 """Fire what is due: delays that are over, and deadlines of parked instances (invariant 10).
 
-Runs after the deliveries of the same turn, so a signal wins over its deadline. Only parked instances time out: an
-executing one was woken by something else already.
+The sweep runs after the deliveries of the same turn, so a signal wins over its deadline. Only parked instances time
+out: an executing one was woken by something else already.
 """
 
 from __future__ import annotations

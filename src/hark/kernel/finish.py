@@ -28,7 +28,7 @@ EndReason = tuple[Literal["cancelled", "failed"], str]  # status, reason
 
 
 async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
-    """End instances with the outcomes they returned. The undo of a cancel ends as `cancelled`, whatever it returned."""
+    """End instances with their outcomes. The undo of a cancel ends as `cancelled`, whatever its outcome is."""
     failed: list[str] = []
     dropped: list[str] = []
     tasks: list[str] = []
@@ -91,7 +91,7 @@ def _status(claim: Claim, move: Finish) -> Literal["done", "failed", "cancelled"
 
 
 async def end(turn: Turn, rows: Iterable[sql.Details], ends: dict[str, EndReason]) -> None:
-    """End instances from outside. `rows` are those to end, `ends` has a status and a reason per id."""
+    """End instances from outside. `rows` are the instances, `ends` has a status and a reason for each id."""
     ids = sorted(ends)
     fetched: list[str] = []  # tasks of workers outside: each has a lease of its own
     for row in rows:

@@ -1,4 +1,4 @@
-"""The history a turn writes: events of instances, and signals and messages that were not stored (near misses, D7)."""
+"""History: the events that a turn writes, and the signals and messages that were not stored (near misses, D7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hark.store import statements as sql
 from hark.store.protocol import Tx
 
 _encode = msgspec.json.Encoder().encode
-_MAX_WAITS = 20  # that one event lists
+_MAX_WAITS = 20  # of one event
 
 
 class History:
@@ -34,13 +34,13 @@ class History:
         self.failures: list[Failed] = []
         self.retries = 0  # events of this type
         self.timeouts = 0
-        self._written = 0  # how many of the events are in the store
+        self._written = 0  # the number of events that are in the store
 
     def event(self, id: str, type: EventType, step: str | None = None, /, **data: Any) -> None:
         self.events.append((id, type, step, _encode(data).decode() if data else None))
 
     def outcome(self, claim: Claim, decision: Decision) -> None:
-        """The event of a committed outcome; that of a park is `parked`."""
+        """Record the event of a committed outcome; `parked` records that of a park."""
         match decision.move:
             case Redo(delay) if decision.label == "retry":
                 self._retried(claim, decision, self.now + delay if delay else None)
@@ -77,7 +77,7 @@ class History:
     def failed(
         self, id: str, definition: str, step: str | None, attempt: int, error: str, failure: Failure | None = None
     ) -> None:
-        """The event of an instance that the engine fails, or whose undo could not finish."""
+        """Record the event of an instance that the engine fails, or whose undo could not finish."""
         failure = failure or Failure(None, error)
         self.event(
             id, "failed", step,
@@ -94,7 +94,7 @@ class History:
         self.failures.append(Failed(claim.id, claim.definition, decision.step, claim.attempt, "undo_failed", failure))
 
     def failed_attempts(self, claim: Claim, decision: Decision) -> None:
-        """The failed attempts that an outcome does not show itself, before the event of the outcome."""
+        """Record the failed attempts that the event of an outcome does not show, before that event."""
         for failed in decision.failed_attempts:
             failure, until = failed.failure, None
             limit = {} if failed.retries is None else {"retries": failed.retries}
@@ -133,12 +133,11 @@ class History:
         return next((arm.due(self.now) for arm in arms if arm.place == place), None)
 
     def parked(self, claim: Claim, decision: Decision, waits: Iterable[WaitRow]) -> None:
-        """The event of an instance that begins to wait: for what, and until when."""
+        """Record the event of an instance that begins to wait, with its waits and the first deadline."""
         until, listed, more = _listed([wait for wait in waits if wait.fired_at is None])
         self.event(claim.id, decision.label, decision.step, until=until, waits=listed, **more)
 
     def timed_out(self, id: str, waits: list[WaitRow]) -> None:
-        """The event of waits that reached their deadline together."""
         self.timeouts += 1
         until, listed, more = _listed(waits)
         self.event(id, "timeout", None, until=until, waits=listed, **more)
@@ -148,7 +147,7 @@ class History:
         self.near_misses.append((kind, target, name, reason, id))
 
     async def write(self, tx: Tx) -> None:
-        """Write what was recorded since the last call."""
+        """Write the events and near misses that were recorded since the last call."""
         if self.near_misses:
             near_misses, self.near_misses = self.near_misses, []
             await tx.fetch(sql.insert_misses, near_misses)
@@ -175,7 +174,7 @@ def _listed(waits: list[WaitRow]) -> tuple[datetime | None, list[_Wait], dict[st
         if wait.deadline is not None and (until is None or wait.deadline < until):
             until = wait.deadline
         if len(listed) < _MAX_WAITS:
-            # With `answers_each` nothing is counted down: how many are left is not known here.
+            # With `answers_each` nothing is counted down: the number that is left is not known here.
             remaining = None if wait.answers_each else wait.remaining
             listed.append(_Wait(wait.kind, wait.name, wait.shown_key, remaining))
     return _time(until), listed, {"more": len(waits) - _MAX_WAITS} if len(waits) > _MAX_WAITS else {}

@@ -22,7 +22,7 @@ from hark.model.values import RowKind
 from hark.store import statements as sql
 from hark.store.protocol import Tx
 
-NO_SIGNALS = -1  # instead of a number: all but signals, which the tasks of a run receive
+NO_SIGNALS = -1  # instead of a number: all rows but signals, which the tasks of a run receive
 _Post = tuple[str, RowKind, str, str | None, str, str | None]  # instance, kind, name, wait, payload, dedup key
 
 
@@ -38,7 +38,7 @@ class Inbox:
         self.complete: dict[str, list[InboxRow]] = {}  # inboxes that hold nothing but what this turn posted
         self.woken: set[str] = set()
         self.executing: set[str] = set()  # executing receivers: a function may wait for this while it runs
-        self.arrived: dict[str, Arrived] = {}  # what those of them that are tasks receive
+        self.arrived: dict[str, Arrived] = {}  # the rows for those of them that are tasks
 
     def post(
         self,
@@ -66,14 +66,14 @@ class Inbox:
         return False
 
     def mark(self, row: LockedRow) -> None:
-        """A row that is in the store already was added to this inbox."""
+        """Note that a stored row was added to this inbox."""
         if not row.has_inbox_rows:
             row.has_inbox_rows = True
             self._unmarked.add(row.id)
         self.complete.pop(row.id, None)
 
     def move(self, row: LockedRow, kind: RowKind, name: str, wait_id: str | None) -> None:
-        """The same, with a row that may be news for the instance: it wakes it as a new one does."""
+        """Note that a stored row was added to this inbox, and wake the instance if the row answers one of its waits."""
         self.mark(row)
         if row.parked and any(wait.answered_by(kind, name, wait_id) for wait in row.waits):
             row.status = "runnable"
@@ -83,7 +83,6 @@ class Inbox:
             self.arrived[row.id] = Arrived(row.epoch, [], is_complete=False)
 
     async def flush(self) -> None:
-        """Insert what was posted so far, in order."""
         if self._posts:
             # The seqs rise in the order of the list, in whatever order the database returns them.
             seqs = sorted([seq for (seq,) in await self._insert()])
@@ -122,7 +121,7 @@ async def load_waits(tx: Tx, rows: Iterable[LockedRow]) -> None:
 
 
 async def read_waits(tx: Tx, ids: Iterable[str]) -> list[tuple[str, WaitRow]]:
-    """The open waits of these instances, with their instance ids."""
+    """Read the open waits of these instances, with their instance ids."""
     return [
         (instance, WaitRow(id, place, kind, name, key, deadline, remaining, fired_at, since, each))
         for id, instance, place, kind, name, key, deadline, remaining, since, fired_at, each in await tx.fetch(
@@ -134,7 +133,7 @@ async def read_waits(tx: Tx, ids: Iterable[str]) -> list[tuple[str, WaitRow]]:
 async def load_inboxes(
     tx: Tx, after: Mapping[str, int], complete: Mapping[str, list[InboxRow]] | None = None
 ) -> dict[str, list[InboxRow]]:
-    """The unconsumed rows in the inboxes of these instances, above the number that `after` has for each, or NO_SIGNALS;
+    """Read the unconsumed inbox rows of these instances, above the number that `after` has for each, or NO_SIGNALS;
     those in `complete` are not read again."""
     complete = complete or {}
     inboxes = {id: complete.get(id, []) for id in after}
@@ -146,7 +145,7 @@ async def load_inboxes(
 
 
 def read_before(claim: Claim, decision: Decision) -> int:
-    """Up to which number the activation that decided this knows its inbox, and need not be given it again.
+    """The number up to which the activation that decided this knows its inbox: the next claim gets only later rows.
 
     A retry of a function restores rows with lower numbers."""
     if claim.kind in INTERPRETED:

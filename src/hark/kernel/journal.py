@@ -34,19 +34,19 @@ async def load(tx: Tx, claims: Sequence[Claim]) -> None:
 
 
 async def read_journal(store: Store, claim: Claim) -> list[JournalRow]:
-    """The journal of one claim, beside the turns: nothing else writes to it while the claim is held."""
+    """Read the journal of one claim outside the turns: nothing else writes to it while the claim is held."""
     found = await store.read(sql.journal_of, [(claim.id, claim.visit)])
     return [JournalRow(*line) for _, *line in found]
 
 
 async def apply(turn: Turn) -> None:
-    """Before the claims: an instance that is parked and woken in one turn reads the lines it has just written."""
+    """Write journals before the claims: an instance that parks and wakes in one turn reads the lines it wrote."""
     _complete(turn.batch.journaled)
     await write(turn.tx, turn.batch.of(Commit))
 
 
 async def write(tx: Tx, commits: Sequence[Commit]) -> None:
-    """Write the lines of these outcomes. Cuts first: the new lines reuse the numbers of those that are cut."""
+    """Write the lines of these outcomes. Cuts come first: the new lines reuse the numbers of cut lines."""
     lines: list[tuple[Any, ...]] = []
     cuts: list[tuple[str, int, int]] = []
     for request in commits:

@@ -4,8 +4,8 @@ A turn that sends a message with a time to live, and one that arms a wait, reser
 and a message that is kept for it never exist side by side, and a kept message has one receiver. The time is that of the
 database: a message whose time is over is never delivered, whether or not retention has removed it (fault 62).
 
-The same table has the dedup keys of messages that were received, until retention removes them. One that was kept until
-its time was over was not received: it may be sent again.
+The table `messages` also has the dedup keys of received messages, until retention removes them. A message that was kept
+until its time was over was not received: it may be sent again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,8 @@ class Receiver(NamedTuple):
     answers_each: bool
 
 
-class Sent:
-    """The messages of one turn that are to be kept, or whose dedup keys are."""
-
-    __slots__ = ("_expired", "_first", "_repeats", "_to_keep", "_to_record")
+class MessagesToStore:
+    """The messages of one turn that are kept, or whose dedup keys are kept."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str, str], Message | sql.SeenMessage] = {}  # by name, key and dedup key
@@ -55,7 +53,7 @@ class Sent:
                 self._first[seen.name, seen.key, seen.dedup_key] = seen
 
     def is_repeat(self, message: Message) -> bool:
-        """True when a message with this dedup key was sent before; its result is that of the first one."""
+        """Return True when a message with this dedup key was sent before; this one gets the result of the first."""
         if message.dedup_key is None:
             return False
         first = self._first.setdefault((message.name, message.key, message.dedup_key), message)
@@ -69,12 +67,12 @@ class Sent:
         return True
 
     def keep(self, message: Message) -> None:
-        """There is no receiver: keep it for its time."""
+        """Keep a message without a receiver for its time to live."""
         message.result = None
         self._to_keep.append(message)
 
     async def record(self, turn: Turn) -> None:
-        """Write what is kept and what was received, after the messages of the turn have started their instances."""
+        """Write the kept and the received messages, after the messages of the turn have started their instances."""
         kept = {id(message) for message in self._to_keep}
         received = [m for m in self._to_record if id(m) not in kept and isinstance(m.result, str)]
         for message, first in self._repeats:
@@ -129,7 +127,7 @@ async def take(turn: Turn, armed: Sequence[Receiver]) -> None:
 
 
 async def take_for_outcomes(turn: Turn) -> None:
-    """Deliver what is kept for the waits that the outcomes of this turn arm."""
+    """Deliver the messages that are kept for the waits that the outcomes of this turn arm."""
     armed = [
         Receiver(turn.rows[commit.claim.id], arm.id, arm.name or "", arm.key or "", arm.answers_each)
         for commit, arm in turn.batch.message_waits

@@ -31,7 +31,7 @@ class Limits:
         return self.rates.get(key.split(":", 1)[0])
 
     def size(self, key: str) -> int:
-        """How many instances may execute under a concurrency key."""
+        """The number of instances that may execute under a concurrency key."""
         return self.slots.get(key.split(":", 1)[0], 1)
 
     def check(self, rate_limit: str | tuple[str, str] | None, weight: float) -> str | None:

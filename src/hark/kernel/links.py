@@ -1,4 +1,4 @@
-"""What links need besides their awakeable: the secrets that sign them, and the addresses of the servers behind them."""
+"""Store the secrets that sign answer links, and the addresses of the servers that the links lead to."""
 
 from __future__ import annotations
 

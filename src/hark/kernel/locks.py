@@ -1,4 +1,4 @@
-"""What a turn reserves and locks before it reads anything (invariant 3).
+"""Reserve names and lock rows before a turn reads anything (invariant 3).
 
 The verbs add names, targets and ids in their `plan`; the turn then reserves the names, resolves the targets and
 locks all rows in id order. Nothing after the lock waits for an instance row.
@@ -33,7 +33,7 @@ class Locks:
         self._addresses: dict[str, str] = {}
         self.ids: set[str] = set()  # the rows to lock
         self.rows: dict[str, LockedRow] = {}  # the rows that are locked, or were inserted by this turn
-        self.has_runs = False  # one of the rows that `acquire` locked is a job or a process
+        self.has_runs = False  # `acquire` has locked a job or a process
         self.started: dict[str, str] = {}  # ids of instances started in this turn, by id and correlation key
 
     # -- before the lock --------------------------------------------------------------------------
@@ -95,7 +95,6 @@ class Locks:
         return locked
 
     def add_locked(self, id: str, status: str, epoch: int, has_inbox_rows: bool, kind: str) -> LockedRow:
-        """A row that another statement of this turn has locked."""
         self.rows[id] = row = LockedRow(id, status, epoch, bool(has_inbox_rows), kind)
         return row
 
@@ -107,5 +106,5 @@ class Locks:
         return self.rows.get(id) if id is not None else None
 
     def is_key(self, target: str) -> bool:
-        """True when a target was assumed to be an id and no instance has that id."""
+        """Return True when a target was assumed to be an id and no instance has that id."""
         return target in self._assumed and self.find(target) is None

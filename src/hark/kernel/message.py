@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hark.kernel.effects import request_for
-from hark.kernel.kept_messages import Sent
+from hark.kernel.kept_messages import MessagesToStore
 from hark.kernel.requests import Commit, Message
 from hark.model.decisions import Advance, Arm, Finish, Park, Proceed, Redo, SendMessage
 from hark.model.errors import Duplicate, NoTarget
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @request_for(SendMessage)
 def _request(effect: SendMessage, sender: Commit) -> Message:
-    # Its turn is the only one it has: the key is reserved at once, in case that it starts an instance.
+    # An effect cannot run again in a later turn: the key is reserved at once, in case that it starts an instance.
     return Message(name=effect.name, key=effect.key, payload=effect.payload, sender=sender, may_start=True)
 
 
 def plan_names(turn: Turn) -> None:
-    """Reserve the keys of messages that are going to start an instance, and what may be kept or repeated."""
+    """Reserve the keys of messages that will start an instance, and the names of those that may be kept or repeated."""
     for message in turn.batch.of(Message):
         if message.may_start:
             turn.locks.reserve(message.key)
@@ -46,7 +46,7 @@ async def plan(turn: Turn) -> None:
 
 async def refuse_held(turn: Turn) -> None:
     """Refuse outcomes that would wait for a message which another instance waits for: nothing of them is written, and
-    their program gets the error. Before anything else of an outcome, its effects too, is carried out."""
+    their program gets the error. This comes before all other parts of an outcome, also its effects."""
     arming = [(commit, arm) for commit, arm in turn.batch.message_waits if not commit.fenced]
     if not arming:
         return
@@ -67,7 +67,7 @@ async def refuse_held(turn: Turn) -> None:
 
 
 def _drops(commit: Commit, wait_id: str) -> bool:
-    """Whether an outcome ends this wait of its instance."""
+    """Return True if an outcome ends this wait of its instance."""
     match commit.decision.move:
         case Park(disarm=None) | Advance() | Finish():
             return True
@@ -87,15 +87,15 @@ def _held(commit: Commit, arm: Arm, holder: str, place: str) -> Duplicate:
     )
 
 
-async def apply(turn: Turn) -> Sent | None:
-    """Deliver the messages. Returns what is to be written about them once their instances have started."""
+async def apply(turn: Turn) -> MessagesToStore | None:
+    """Deliver the messages. Returns the rows to write about them once their instances have started."""
     messages = [m for m in turn.batch.of(Message) if m.sender is None or not m.sender.fenced]
     if not messages:
         return None
     for message in messages:
         message.result = None  # an attempt of this turn that was rolled back may have set it
-    sent = Sent()
-    await sent.load(turn, messages)
+    to_store = MessagesToStore()
+    await to_store.load(turn, messages)
     asked = sorted({(message.name, message.key) for message in messages})
     receivers: dict[tuple[str, str], list[sql.MessageReceiver]] = {}  # the oldest wait first
     starters: set[str] = set()  # the names of messages that start instances
@@ -109,15 +109,15 @@ async def apply(turn: Turn) -> Sent | None:
             receivers.setdefault((wait.name, wait.key), []).append(wait)
     answered: list[str] = []
     for message in messages:
-        if sent.is_repeat(message):
+        if to_store.is_repeat(message):
             continue
         waits = receivers.get((message.name, message.key))
         if not waits:
             if message.name not in starters:
-                give_up(turn, message, sent)
+                give_up(turn, message, to_store)
             elif message.may_start:
                 turn.triggered.by_message.append(message)
-            else:  # once more, with its key reserved
+            else:  # run it again with its key reserved
                 message.may_start = True
                 turn.result.again.append(message)
             continue
@@ -135,19 +135,19 @@ async def apply(turn: Turn) -> Sent | None:
         answered.append(wait.id)
     if answered:
         await turn.tx.fetch(sql.fire_waits, ids=answered)
-    return sent
+    return to_store
 
 
-def give_up(turn: Turn, message: Message, sent: Sent) -> None:
-    """There is no receiver, and no trigger: keep the message, if it has a time to live."""
+def give_up(turn: Turn, message: Message, to_store: MessagesToStore) -> None:
+    """Keep a message without a receiver and a trigger if it has a time to live; otherwise refuse it."""
     if message.ttl:
-        sent.keep(message)
+        to_store.keep(message)
     else:
         refuse(turn, message)
 
 
 def refuse(turn: Turn, message: Message) -> None:
-    """No instance takes this message."""
+    """Set the error of a message that no instance takes."""
     message.result = NoTarget(
         f"No instance waits for message {message.name!r} with key {message.key!r}. "
         "See `hark instance list` for what waits, then send it again, or send it with a ttl: it is kept for so long.",

@@ -28,7 +28,7 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
     disarmed: list[str] = []
     fired: list[str] = []
     armed: list[tuple[Any, ...]] = []
-    each: list[tuple[Any, ...]] = []  # those that several answers come to
+    each: list[tuple[Any, ...]] = []  # waits that receive several answers
     awakeables: list[tuple[Any, ...]] = []
     noted = await _noted_waits(turn, requests)
     for request, move in requests:
@@ -67,7 +67,7 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
 
 
 async def _noted_waits(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> dict[str, list[WaitRow]]:
-    """The waits of the tasks among them: notes have armed some since the claim read them."""
+    """Read the waits of the tasks among these: notes have armed some since the claim read them."""
     noted: dict[str, list[WaitRow]] = {r.claim.id: [] for r, _ in requests if r.claim.kind == "task"}
     for id, wait in await read_waits(turn.tx, noted) if noted else ():
         noted[id].append(wait)
@@ -83,7 +83,6 @@ def new_wait(turn: Turn, arm: Arm) -> WaitRow:
 
 
 def wait_columns(instance: str, w: WaitRow) -> tuple[Any, ...]:
-    """A row for `statements.insert_waits`."""
     return w.id, instance, w.place, w.kind, w.name, w.key, w.deadline, w.remaining
 
 
@@ -96,8 +95,8 @@ def _awakeable(turn: Turn, claim: Claim, a: NewAwakeable) -> tuple[Any, ...]:
 
 
 def _fire_answered(turn: Turn, kept: list[WaitRow], claim: Claim) -> list[str]:
-    """Fire the kept waits that have one answer, and have it: the verb that posted it to a woken instance left them
-    open, and they must not time out any more. Returns their ids."""
+    """Fire the kept waits that take one answer and have it: the verb that posted it to a woken instance left them open,
+    and they must not time out any more. Returns their ids."""
     once = [wait for wait in kept if wait.fired_at is None and WAIT_KINDS[wait.kind].has_one_answer]
     answers = {(row.kind, row.name) for row in claim.inbox} if once else ()
     answered = [wait for wait in once if (wait.kind, wait.name) in answers]
@@ -120,7 +119,7 @@ async def _answered(turn: Turn, requests: list[Commit]) -> set[str]:
         claim, decision = request.claim, request.decision
         if turn.rows[claim.id].has_inbox_rows:
             handed[claim.id] = frozenset(decision.handed)
-            unread.append((claim.id, read_before(claim, decision)))  # what a function knows answers none of its waits
+            unread.append((claim.id, read_before(claim, decision)))  # known rows answer none of the waits of a function
     answered: set[str] = set()
     if not handed:
         return answered
@@ -159,11 +158,11 @@ def _status(waits: list[WaitRow], move: Park) -> Status:
 
 
 async def keep_waits(turn: Turn, proceeds: list[tuple[Commit, Proceed]]) -> None:
-    """Record the waits that executing functions keep. The sweep does not fire their deadlines: they ask for it."""
+    """Record the waits that executing functions keep. Functions ask to fire the deadlines, which the sweep skips."""
     late = [turn.rows[request.claim.id] for request, move in proceeds if move.fire_deadlines]
     if late:
         for row in late:
-            row.waits = []  # these are as the claim read them: one may have been answered since
+            row.waits = []  # as the claim read them: one may have been answered since
         await load_waits(turn.tx, late)
         await expire.fire_deadlines(turn, late)
     for request, _ in proceeds:

@@ -1,4 +1,4 @@
-"""Return work to its queue: reclaim that of dead workers, hand back that of a stopping one.
+"""Return work to its queue: reclaim the work of dead workers, hand back that of a stopping worker.
 
 A lost worker counts as a crash of the instance, which is quarantined after too many in a row (M5). A hand-back counts
 nothing.
@@ -26,7 +26,7 @@ def plan(turn: Turn) -> None:
 
 
 async def plan_abandoned(turn: Turn) -> list[str]:
-    """Lock what dead workers hold, and the parents, which count the end of a quarantined child. Returns the ids."""
+    """Lock the instances of dead workers, and the parents, which count a quarantined child. Returns the ids."""
     leases = _leases(turn.batch.of(Reclaim))
     owners = [owner for owner, _ in leases]
     abandoned: list[str] = []

@@ -1,4 +1,4 @@
-"""What a turn can be asked to do.
+"""The requests of a turn.
 
 A request carries its own result; the clerk passes it to the caller after the COMMIT, never before. A result that is
 an exception is raised in the caller. `sender` is the commit that an effect belongs to: an effect that cannot be
@@ -23,7 +23,7 @@ class Request(Struct, eq=False):
     result: Any = None
 
     def journal_value(self) -> Any:
-        """What a function that asked for this as an effect gets as the result: a value, or an error to raise."""
+        """The result for a function that sent this as an effect: a value, or an error to raise."""
         return self.result
 
 
@@ -114,7 +114,7 @@ class SettleAwakeable(Request, eq=False):
     read_owner: bool = False  # read the owner from the store, instead of taking it from the awakeable's id
     task_id: str | None = None  # the task that asked, which an earlier turn could not lock
     schema: str | None = None  # the schema that the answer has been or is to be validated against, beside the turn
-    problems: list[str] | None = None  # why it does not match that schema; None before it is validated
+    problems: list[str] | None = None  # the mismatches with that schema; None before it is validated
 
     def journal_value(self) -> Any:
         return self.result if isinstance(self.result, Exception) else None
@@ -155,7 +155,7 @@ class SetVariables(Request, eq=False):
 
 
 class CommitNote(Request, eq=False):
-    """Commit what an executing task does before its outcome. The result is that of the note, or `TaskLost`."""
+    """Commit a note of an executing task, before its outcome. The result is that of the note, or `TaskLost`."""
 
     note: AnyNote = None  # type: ignore[assignment]
 
@@ -184,10 +184,10 @@ class HandBack(Request, eq=False):
 
 
 class Reclaim(Request, eq=False):
-    """Make claimable again what dead workers hold.
+    """Make the instances of dead workers claimable again.
 
-    `leases` says which lease an owner had when it was found dead; with another one by now it lives. An owner that is
-    not in it, or None, had none: it lives if it has a lease that is not over.
+    `leases` has the lease of each owner when it was found dead; with another one by now it lives. An owner that is not
+    in it, or None, had none: it lives if it has a lease that is not over.
     """
 
     owners: list[str] = field(default_factory=list)
@@ -195,7 +195,7 @@ class Reclaim(Request, eq=False):
 
 
 class Sweep(Request, eq=False):
-    """Fire what is due now, with or without a worker. The result is True when there is more."""
+    """Fire the delays and deadlines that are due, with or without a worker. The result is True when there is more."""
 
 
 class DefinitionRow(NamedTuple):
@@ -267,7 +267,7 @@ class CommitTask(Request, eq=False):
 class ChangeSchedule(Request, eq=False):
     """Create or replace, pause, resume, trigger or delete a schedule.
 
-    The result is its `StartRow`; of a trigger, the id of the instance; of a delete, None."""
+    The result is its `TriggerRow`; of a trigger, the id of the instance; of a delete, None."""
 
     verb: Literal["put", "pause", "resume", "trigger", "delete"] = "put"
     name: str = ""
@@ -327,7 +327,7 @@ class RetainEvents(Request, eq=False):
 
 
 class Capacity(Struct):
-    """What a worker can run: free slots per queue, and the lanes it can run, with their traits."""
+    """The work that a worker can take: free slots per queue, and the lanes it can run, with their traits."""
 
     owner: str
     free: dict[str, int]

@@ -1,4 +1,4 @@
-"""What a turn reports to the clerk. It is valid only after the COMMIT."""
+"""TurnResult: the report of a turn to the clerk. It is valid only after the COMMIT."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Failed(Struct, frozen=True, gc=False):
     attempt: int
     type: Literal["retry", "error", "undoing", "undo_failed", "thrown", "stop", "failed"]
     failure: Failure
-    until: int | None = None  # when the next attempt begins, µs
+    until: int | None = None  # the time of the next attempt, µs
     retries: int | None = None
 
 
@@ -49,13 +49,13 @@ class Pending:
         self.earliest: int | None = None  # the earliest time at which something this turn wrote is due
 
     def due(self, at: int) -> None:
-        """Something this turn wrote is due at this time."""
+        """Note that something this turn wrote is due at this time."""
         if self.earliest is None or at < self.earliest:
             self.earliest = at
 
 
 class TurnResult:
-    """The claims, the ended instances and the pending work of one turn."""
+    """The claims, ended instances and pending work of one turn. `now` and `xid` are those of the transaction."""
 
     __slots__ = (
         "again", "arrived", "cancelled", "claims", "counts", "deliveries", "failures", "finished", "inboxes",
@@ -64,7 +64,6 @@ class TurnResult:
     )  # fmt: skip
 
     def __init__(self, now: int, xid: int) -> None:
-        """`now` and `xid`: of the transaction."""
         self.now = now
         self.xid = xid
         self.pending = Pending()

@@ -1,10 +1,10 @@
 """Delete what finished longer ago than the retention, a batch at a time (X7).
 
-The ids were read beside the turns; here they are checked again under lock. An instance is kept while an ancestor is
+The ids were read outside the turns; here they are checked again under lock. An instance is kept while an ancestor is
 live. A `forever` key leaves a tombstone. Consumed signals of live instances are deleted too; of a signal with a dedup
 key only the payload is deleted, so that a redelivery is still a duplicate. Messages that were kept until their time was
-over are deleted, however long the retention is. Events of live instances are kept, unless
-the option `event_retention` says for how long.
+over are deleted, however long the retention is. Events of live instances are kept, unless the option `event_retention`
+limits their age.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _EXPIRED = 60_000_000  # µs that a message whose time is over stays
-_NEAR_MISSES = 5000  # how many are kept however young they are: enough to explain a wait, and never a large table
+_NEAR_MISSES = 5000  # the most that are kept, however young they are: enough to explain a wait, in a small table
 
 
 async def apply(turn: Turn) -> None:

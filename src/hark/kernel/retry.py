@@ -99,7 +99,7 @@ async def apply(turn: Turn) -> None:
 
 
 async def _take_kept(turn: Turn, messages: set[tuple[str, str]]) -> None:
-    """Deliver what was kept meanwhile for the messages that retried instances wait for again."""
+    """Deliver the messages that were kept meanwhile and that retried instances wait for again."""
     if not messages:
         return
     found = await turn.tx.fetch(sql.message_waits, sorted(messages))
@@ -113,7 +113,6 @@ async def _take_kept(turn: Turn, messages: set[tuple[str, str]]) -> None:
 
 
 async def _resume(turn: Turn, asked: list[tuple[RetryInstance, LockedRow]]) -> None:
-    """Resume the incidents of live processes."""
     stuck = await bpmn_control.with_incidents(turn, [row for _, row in asked])
     for request, row in asked:
         if row.id in stuck:

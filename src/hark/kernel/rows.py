@@ -1,4 +1,4 @@
-"""Instance rows as a turn holds them."""
+"""LockedRow: an instance row as a turn holds it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _BATCH = 500  # schedules of one sweep; the next turn continues
-_MAX_TICKS = 5000  # that a turn looks at, about 0.1 s: schedules that were late for a week must not stop the clerk
+_MAX_TICKS = 5000  # of a turn, about 0.1 s: schedules that were late for a week must not stop the clerk
 _ON_TIME = 60_000_000  # µs: a tick that is fired later than this was missed
 _RETRY = 60_000_000  # µs until a schedule is tried again whose time zone this process does not have
 
@@ -47,17 +47,12 @@ class _Fired(NamedTuple):
 class Schedules:
     """The triggers that one turn changes or fires."""
 
-    __slots__ = (
-        "decided", "deployed", "due", "ended", "fired", "planned", "removed", "reserved", "rows", "ticks_left",
-        "touched", "triggered", "unreadable",
-    )  # fmt: skip
-
     def __init__(self) -> None:
-        self.deployed: dict[str, tuple[tuple[Trigger, ...], int]] = {}  # by definition: its starts, its version
+        self.deployed: dict[str, tuple[tuple[Trigger, ...], int]] = {}  # by definition: its triggers, its version
         self.due: list[str] = []
-        self.planned: dict[str, sql.StartRow] = {}  # as they were before the lock
+        self.planned: dict[str, sql.TriggerRow] = {}  # as they were before the lock
         self.reserved: set[str] = set()  # correlation keys
-        self.rows: dict[str, sql.StartRow] = {}  # locked, as this turn leaves them
+        self.rows: dict[str, sql.TriggerRow] = {}  # locked, as this turn leaves them
         self.touched: set[str] = set()  # to write
         self.removed: set[str] = set()
         self.fired: list[_Fired] = []
@@ -67,7 +62,7 @@ class Schedules:
         self.unreadable: set[str] = set()  # this process cannot compute their ticks
         self.ended: list[str] = []  # instances that a schedule started and that this turn has ended
 
-    def put(self, row: sql.StartRow) -> None:
+    def put(self, row: sql.TriggerRow) -> None:
         self.rows[row.id] = row
         self.touched.add(row.id)
         self.removed.discard(row.id)
@@ -86,9 +81,9 @@ def _id(name: str) -> str:
 
 
 async def plan(turn: Turn, *, sweep: bool) -> None:
-    """Find what is due, and what it takes to start it."""
+    """Find the triggers that are due, reserve their keys, and lock the instances that they may have to wait for."""
     changes = turn.batch.of(ChangeSchedule)
-    rows = await turn.tx.fetch(sql.due_starts, size=_BATCH) if sweep else []
+    rows = await turn.tx.fetch(sql.due_triggers, size=_BATCH) if sweep else []
     if not changes and not rows:
         return
     state = turn.schedules
@@ -102,7 +97,7 @@ async def plan(turn: Turn, *, sweep: bool) -> None:
     state.due = [row.id for row in rows]
     turn.result.pending.more = turn.result.pending.more or len(rows) == _BATCH
     if triggered:
-        rows = rows + await turn.tx.fetch(sql.starts_by_id, ids=sorted(set(triggered)))
+        rows = rows + await turn.tx.fetch(sql.triggers_by_id, ids=sorted(set(triggered)))
     for row in rows:
         state.planned[row.id] = row
         _reserve(turn, row.correlation_key)
@@ -115,7 +110,7 @@ def _reserve(turn: Turn, key: str | None) -> None:
         turn.schedules.reserved.add(key)
 
 
-def _started_by(row: sql.StartRow) -> set[str]:
+def _started_by(row: sql.TriggerRow) -> set[str]:
     """The instances that a new one must not overlap with, if they still run. The last one may have been retried."""
     if row.overlap == "allow":
         return set()
@@ -126,22 +121,22 @@ def _started_by(row: sql.StartRow) -> set[str]:
 
 
 async def apply(turn: Turn) -> None:
-    """Lock the rows, carry out the changes and fire what is due. The instances are started after this."""
+    """Lock the rows, carry out the changes and fire due triggers. The instances are started after this."""
     if not turn.has_schedules:
         return
     state = turn.schedules
     changes = turn.batch.of(ChangeSchedule)
     if changes or state.deployed:
         ids = {_id(change.name) for change in changes}
-        ids |= {one.id(name) for name, (starts, _) in state.deployed.items() for one in starts}
-        found = await turn.tx.fetch(sql.lock_starts, ids=sorted(ids), definitions=sorted(state.deployed))
+        ids |= {one.id(name) for name, (triggers, _) in state.deployed.items() for one in triggers}
+        found = await turn.tx.fetch(sql.lock_triggers, ids=sorted(ids), definitions=sorted(state.deployed))
         state.rows = {row.id: _typed(row) for row in found}
         _deploy(turn)
         await _change(turn, changes)
         turn.result.pending.scheduled = True
     if state.due:
-        # The least late first: one with many ticks to count does not hold up the others.
-        rows = await turn.tx.fetch(sql.lock_due_starts, ids=sorted(state.due))
+        # The least late come first: a schedule with many ticks to count does not hold up the others.
+        rows = await turn.tx.fetch(sql.lock_due_triggers, ids=sorted(state.due))
         for row in sorted(rows, key=lambda row: row.due_at or 0, reverse=True):
             if row.id not in state.removed:
                 _fire(turn, state.rows.get(row.id) or _typed(row))
@@ -149,17 +144,17 @@ async def apply(turn: Turn) -> None:
         turn.batch.add(fired.request)
 
 
-def _typed(row: sql.StartRow) -> sql.StartRow:
+def _typed(row: sql.TriggerRow) -> sql.TriggerRow:
     return structs.replace(row, paused=bool(row.paused))
 
 
 def _deploy(turn: Turn) -> None:
     state = turn.schedules
-    for definition, (starts, version) in state.deployed.items():
-        kept = {one.id(definition) for one in starts}
+    for definition, (triggers, version) in state.deployed.items():
+        kept = {one.id(definition) for one in triggers}
         for row in [row for row in state.rows.values() if row.deployed_by == definition and row.id not in kept]:
             state.remove(row.id)
-        for one in starts:
+        for one in triggers:
             _put(turn, one, definition, version, deployed_by=definition)
 
 
@@ -205,8 +200,8 @@ def _state(change: ChangeSchedule) -> str:
     return "" if change.start is None or change.start.state is None else change.start.state
 
 
-def _resumed(row: sql.StartRow, now: int) -> sql.StartRow:
-    """The ticks of the pause are neither started nor missed; an interval keeps its rhythm."""
+def _resumed(row: sql.TriggerRow, now: int) -> sql.TriggerRow:
+    """Resume a schedule: ticks of the pause are neither started nor missed, and an interval keeps its rhythm."""
     if not row.paused:
         return row
     after = row.next_at
@@ -215,50 +210,36 @@ def _resumed(row: sql.StartRow, now: int) -> sql.StartRow:
     return structs.replace(row, paused=False, next_at=after)
 
 
-def _put(turn: Turn, new: Trigger, definition: str, version: int | None, deployed_by: str | None) -> sql.StartRow:
+def _put(turn: Turn, new: Trigger, definition: str, version: int | None, deployed_by: str | None) -> sql.TriggerRow:
     """Create or replace a trigger. With the same timing it keeps its next tick: a program that makes its
     schedules whenever it starts must neither lose nor repeat one."""
     state, timing = turn.schedules, new.timing
     id = new.id(definition)
     old = state.rows.get(id)
-    same = old is not None and _timing(old) == timing and (new.at is None or old.version == version)
     first = new.at
     if first is None and (timing.cron or timing.every):
         first = timing.next(turn.now, turn.now)
-    row = sql.StartRow(
-        id=id,
-        kind=new.kind,
-        name=new.name,
-        definition=definition,
-        version=version,
-        element=new.element,
-        state=new.state,
-        correlation_key=new.correlation_key,
-        cron=timing.cron,
-        every=timing.every,
-        timezone=timing.timezone,
-        overlap="allow" if new.kind == "timer" else new.overlap,
-        catch_up=new.catch_up,
-        remaining=old.remaining if same and old is not None else new.remaining,
-        next_at=old.next_at if same and old is not None else first,
-        due_at=None,
-        paused=old is not None and old.paused,
-        missed=0 if old is None else old.missed,
-        skipped=0 if old is None else old.skipped,
-        last_at=None if old is None else old.last_at,
-        last_id=None if old is None else old.last_id,
-        waiting=old.waiting if same and old is not None and new.overlap != "allow" else None,
-        running=None if old is None else old.running,
-        blocker=None,
-        error=old.error if same and old is not None else None,
-        deployed_by=deployed_by,
-        created_at=turn.now if old is None else old.created_at,
-    )
+    row = sql.TriggerRow(
+        id=id, kind=new.kind, name=new.name, definition=definition, version=version, element=new.element,
+        state=new.state, correlation_key=new.correlation_key, cron=timing.cron, every=timing.every,
+        timezone=timing.timezone, overlap="allow" if new.kind == "timer" else new.overlap, catch_up=new.catch_up,
+        remaining=new.remaining, next_at=first, due_at=None, paused=False, missed=0, skipped=0, last_at=None,
+        last_id=None, waiting=None, running=None, blocker=None, error=None, deployed_by=deployed_by,
+        created_at=turn.now,
+    )  # fmt: skip
+    if old is not None:
+        row = structs.replace(
+            row, paused=old.paused, missed=old.missed, skipped=old.skipped, last_at=old.last_at, last_id=old.last_id,
+            running=old.running, created_at=old.created_at,
+        )  # fmt: skip
+        if _timing(old) == timing and (new.at is None or old.version == version):
+            waiting = None if new.overlap == "allow" else old.waiting
+            row = structs.replace(row, remaining=old.remaining, next_at=old.next_at, waiting=waiting, error=old.error)
     state.put(row)
     return _look_again(row, turn.now)
 
 
-def _timing(row: sql.StartRow) -> Timing:
+def _timing(row: sql.TriggerRow) -> Timing:
     return Timing(row.cron, row.every, row.timezone)
 
 
@@ -271,11 +252,11 @@ class _Ticks(NamedTuple):
     total: int
     latest: list[int]  # the last of them, at least as many as may be started
     next_at: int | None
-    cut: bool  # there are more: none of these may be the last
+    cut: bool  # more ticks are due: none of these may be the last
 
 
-def _ticks(row: sql.StartRow, now: int, limit: int) -> _Ticks:
-    """Those of a schedule at `now`. `limit` is how many may be looked at; it is above MAX_CATCH_UP."""
+def _ticks(row: sql.TriggerRow, now: int, limit: int) -> _Ticks:
+    """The ticks of a schedule that are due at `now`. At most `limit` are computed, which is above MAX_CATCH_UP."""
     first, most = row.next_at, row.remaining
     if first is None or first > now or most == 0:
         return _Ticks(0, [], first, False)
@@ -295,15 +276,14 @@ def _ticks(row: sql.StartRow, now: int, limit: int) -> _Ticks:
     return _Ticks(len(ticks), ticks[-keep:], after, False)
 
 
-def _fire(turn: Turn, row: sql.StartRow) -> None:
-    """Start what is due of one schedule."""
+def _fire(turn: Turn, row: sql.TriggerRow) -> None:
     state, now = turn.schedules, turn.now
     if row.paused:
         return
     planned = state.planned[row.id]
     key = row.correlation_key
     if _started_by(row) != _started_by(planned) or (key is not None and key not in state.reserved):
-        turn.result.pending.more = True  # it was changed before the lock: the next turn plans it again
+        turn.result.pending.more = True  # the row was changed before the lock: the next turn plans it again
         return
     if state.ticks_left <= MAX_CATCH_UP:
         turn.result.pending.more = True
@@ -354,7 +334,7 @@ def _fire(turn: Turn, row: sql.StartRow) -> None:
         _start(turn, row, tick)
 
 
-def _start(turn: Turn, row: sql.StartRow, tick: int, trigger: ChangeSchedule | None = None) -> None:
+def _start(turn: Turn, row: sql.TriggerRow, tick: int, trigger: ChangeSchedule | None = None) -> None:
     item = NewInstance(
         definition=row.definition,
         state=row.state or "{}",
@@ -372,7 +352,7 @@ def _start(turn: Turn, row: sql.StartRow, tick: int, trigger: ChangeSchedule | N
 
 
 async def record(turn: Turn) -> None:
-    """Write what became of the schedules of this turn."""
+    """Set the results of triggers and ticks, and write the schedules that this turn has touched."""
     if not turn.has_schedules:
         return
     state = turn.schedules
@@ -405,12 +385,12 @@ async def record(turn: Turn) -> None:
             turn.result.pending.due(row.due_at)
         rows.append(structs.astuple(row))
     if state.removed:
-        await turn.tx.fetch(sql.delete_starts, ids=sorted(state.removed))
+        await turn.tx.fetch(sql.delete_triggers, ids=sorted(state.removed))
     if rows:
-        await turn.tx.fetch(sql.save_starts, rows)
+        await turn.tx.fetch(sql.save_triggers, rows)
 
 
-def _unfinished(turn: Turn, row: sql.StartRow) -> list[str]:
+def _unfinished(turn: Turn, row: sql.TriggerRow) -> list[str]:
     """The instances of `running` without those that this turn has found finished or removed: of a schedule that is only
     triggered, no tick looks at them."""
     return [
@@ -418,7 +398,7 @@ def _unfinished(turn: Turn, row: sql.StartRow) -> list[str]:
     ]
 
 
-def _look_again(row: sql.StartRow, now: int) -> sql.StartRow:
+def _look_again(row: sql.TriggerRow, now: int) -> sql.TriggerRow:
     """The row with the time at which the sweep must look at it: a waiting tick at once, since the end of the instance
     it waits for may have come while this turn held the row."""
     due = None if row.paused else row.next_at if row.waiting is None else now
@@ -428,7 +408,7 @@ def _look_again(row: sql.StartRow, now: int) -> sql.StartRow:
 async def release(turn: Turn) -> None:
     """Make the schedules due that have a tick waiting for an instance that this turn has ended."""
     ended = turn.schedules.ended if turn.has_schedules else ()
-    if ended and await turn.tx.fetch(sql.release_starts, ids=sorted(ended)):
+    if ended and await turn.tx.fetch(sql.release_triggers, ids=sorted(ended)):
         turn.result.pending.due(turn.now)
         turn.result.pending.more = True
 

@@ -3,7 +3,7 @@
 Each settles once, with the inbox row of its answer in the same commit (invariant 8).
 
 Only the settling turn knows which awakeable an answer settles, and with which schema. It validates a small answer
-itself. Any other answer is validated beside the turns (`TurnResult.to_validate`) and then comes back, since a turn must
+itself. Any other answer is validated outside the turns (`TurnResult.to_validate`) and then comes back: a turn must
 not wait for it; an effect cannot leave its outcome and is validated in the turn, within the same limits of work
 (model/validation.py). An answer that does not match the schema, or comes from a person who was not asked, is refused
 and changes nothing (A8).
@@ -21,7 +21,7 @@ import msgspec
 
 from hark.kernel.effects import request_for
 from hark.kernel.inbox import load_waits
-from hark.kernel.requests import Commit, SettleAwakeable
+from hark.kernel.requests import AssignAwakeable, Commit, SettleAwakeable
 from hark.kernel.rows import LockedRow
 from hark.model import json, validation
 from hark.model.answers import dump_answer
@@ -48,15 +48,16 @@ class _Settled(msgspec.Struct, gc=False):
 
 @request_for(Settle)
 def _request(effect: Settle, sender: Commit) -> SettleAwakeable:
-    # The owner is read now: an effect cannot run again without its outcome, as a request does that named a wrong one.
+    # Read the owner now: a request that names a wrong owner runs again, an effect cannot do so without its outcome.
     return SettleAwakeable(settle=effect, sender=sender, read_owner=True)
 
 
 async def plan(turn: Turn) -> None:
     """Lock the owner of each awakeable. Its id names the owner (A2), which saves a read; otherwise it is read."""
     unknown = set()
-    for request in turn.batch.of(SettleAwakeable):
-        id = request.settle.awakeable
+    requests: list[SettleAwakeable | AssignAwakeable] = [*turn.batch.of(SettleAwakeable)]
+    for request in requests + list(turn.batch.of(AssignAwakeable)):
+        id = request.settle.awakeable if isinstance(request, SettleAwakeable) else request.awakeable
         if request.task_id is not None:
             turn.locks.ids.add(request.task_id)
         owner = None if request.read_owner else instance_of(id)
@@ -77,10 +78,7 @@ async def apply(turn: Turn) -> None:
     ]  # fmt: skip
     if not requests:
         return
-    ids = sorted({request.settle.awakeable for request in requests})
-    states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
-    if await lock_tasks(turn, states.values()):
-        states = {state.id: state for state in await turn.tx.fetch(sql.awakeable_states, ids=ids)}
+    states = await read_states(turn, {request.settle.awakeable for request in requests})
     settled: dict[str, _Settled] = {}
     for request in requests:
         state = states.get(request.settle.awakeable)
@@ -102,14 +100,17 @@ async def apply(turn: Turn) -> None:
     await turn.inbox.flush()
 
 
-async def lock_tasks(turn: Turn, states: Iterable[sql.AwakeableState]) -> bool:
-    """Lock the tasks that asked, if they are free: that an awakeable belongs to a task is known only now. Returns True
-    if there are any; the states were read before their lock then (invariant 3)."""
+async def read_states(turn: Turn, awakeables: Iterable[str]) -> dict[str, sql.AwakeableState]:
+    """Read awakeables, and lock the tasks that asked, if they are free: only the states say which belong to a task.
+    Then the states were read before the lock, and are read again (invariant 3)."""
+    ids = sorted(awakeables)
+    states = await turn.tx.fetch(sql.awakeable_states, ids=ids)
     tasks = [state.task_id for state in states if state.task_id is not None and state.task_id not in turn.rows]
     if tasks:
         locked = await turn.locks.acquire_free(tasks)
         await load_waits(turn.tx, [row for row in locked if row.parked])
-    return bool(tasks)
+        states = await turn.tx.fetch(sql.awakeable_states, ids=ids)
+    return {state.id: state for state in states}
 
 
 def _settle(
@@ -136,7 +137,7 @@ def _settle(
 
 
 def is_late(turn: Turn, state: sql.AwakeableState) -> bool:
-    """Pending after its timeout: no timer fires while its instance is executing."""
+    """Return True for an awakeable that is pending after its timeout: no timer fires while its instance executes."""
     return state.status == "PENDING" and state.timeout_at is not None and state.timeout_at <= turn.now
 
 
@@ -180,7 +181,7 @@ def _not_assigned(state: sql.AwakeableState, settle: Settle) -> NotAssigned | No
 
 
 def not_assigned(state: sql.AwakeableState, by: str | None, verb: str) -> NotAssigned | None:
-    """Why this person may not answer or claim an awakeable, or None. With groups, who is a member is not known here."""
+    """The error of a person who may not answer or claim an awakeable, or None. Group members are not known here."""
     assignees = json.load(state.assignees) if state.assignees is not None else []
     # A caller without `by` is code with access to the store. `by` is what the door says: auth.py takes it from the API
     # token.
@@ -194,12 +195,12 @@ def not_assigned(state: sql.AwakeableState, by: str | None, verb: str) -> NotAss
 
 
 def matches_schema(request: SettleAwakeable, wanted: str) -> bool:
-    """True when the answer is known to match this schema, without work beside the turns."""
+    """Return True when the answer is known to match this schema, without validation outside the turns."""
     return _problems(request, wanted) == []
 
 
 def _problems(request: SettleAwakeable, wanted: str | None) -> list[str] | None:
-    """Why the answer does not match the schema; None if that has to be found out beside the turns."""
+    """The mismatches of the answer with the schema; None if they must be found outside the turns."""
     settle = request.settle
     # A payload of None means that no answer is given, as in a rejection; the JSON value null is the text "null".
     if wanted is None or settle.payload is None or settle.status != "RESOLVED":
@@ -213,7 +214,7 @@ def _problems(request: SettleAwakeable, wanted: str | None) -> list[str] | None:
 
 
 def validate(request: SettleAwakeable) -> None:
-    """Validate the answer of a request in `TurnResult.to_validate`. Takes long enough to need a thread of its own."""
+    """Validate the answer of a request in `TurnResult.to_validate`. It may take long, and needs a thread of its own."""
     assert request.schema is not None
     assert request.settle.payload is not None
     request.problems = validation.problems(request.schema, request.settle.payload)
@@ -244,7 +245,6 @@ def post_answer(turn: Turn, row: LockedRow, settle: Settle) -> None:
 
 
 def answer_event(settle: Settle) -> dict[str, str]:
-    """The data of the event of an answer."""
     return {"awakeable": settle.awakeable, "status": settle.status, **_origin(settle)}
 
 
@@ -253,12 +253,10 @@ def _origin(settle: Settle) -> dict[str, str]:
 
 
 def post(turn: Turn, row: LockedRow, settle: Settle | sql.AnswerRow) -> None:
-    """Post an answer without an event."""
     turn.inbox.post(row, "awakeable", settle.awakeable, answer_payload(settle))
 
 
 def answer_payload(settle: Settle | sql.AnswerRow) -> str:
-    """The payload of the inbox row of an answer."""
     return dump_answer(settle.status, settle.payload, settle.error, settle.by)
 
 

@@ -59,7 +59,7 @@ def _reserve(turn: Turn, item: NewInstance) -> None:
 
 
 async def apply(turn: Turn, seen_before: dict[SignalWithStart, str]) -> None:
-    """Start what was requested. `seen_before`: requests whose dedup key an instance has seen; they start nothing."""
+    """Start the requested instances. Requests in `seen_before`, whose dedup key was seen before, start nothing."""
     starts: list[_Start] = []
     for request in turn.batch.of(StartInstances):
         request.result = []
@@ -115,9 +115,9 @@ async def begin(turn: Turn, starts: list[_Start]) -> None:
 
 
 async def _insert(turn: Turn, rows: list[tuple[Any, ...]], starts: list[_Start]) -> None:
-    """The ids of tasks are not reserved: they contain the id of their parent, so another start seldom has the same, and
-    a job that starts a thousand tasks would make all other processes wait. If another transaction has just taken one,
-    the turn runs again and finds it taken."""
+    """Insert instances. The ids of tasks are not reserved: they contain the id of their parent, so another start seldom
+    has the same, and a job that starts a thousand tasks would make all other processes wait. If another transaction has
+    just taken one, the turn runs again and finds it taken."""
     try:
         await turn.tx.fetch(sql.insert_instances, rows)
     except Taken as taken:
@@ -133,7 +133,7 @@ def _has_no_holder(turn: Turn, request: SignalWithStart) -> bool:
 
 
 async def _unknown_definitions(turn: Turn, starts: list[_Start]) -> _Unknown:
-    """Of each definition and version that cannot be started, why. Many starts are of few definitions."""
+    """The errors of definitions and versions that cannot be started. Many starts share few definitions."""
     wanted = {(item.definition, item.version): item for item, _ in starts if item.lane is None}
     if any(definitions.may_be_stale(turn.catalog, item) for item in wanted.values()):
         await definitions.refresh(turn)
@@ -142,7 +142,7 @@ async def _unknown_definitions(turn: Turn, starts: list[_Start]) -> _Unknown:
 
 
 async def _unfit_starts(turn: Turn, starts: list[_Start]) -> _Unfit:
-    """Starts of processes that are refused, by the id of the instance. Of other definitions there are none."""
+    """The errors of refused starts of processes, by the id of the instance. Other definitions have none."""
     kinds = {item.definition for item, _ in starts if item.lane is None}
     processes = {name for name in kinds if any(one.kind == BPMN for one in turn.catalog.get(name, {}).values())}
     if not processes:
@@ -151,14 +151,14 @@ async def _unfit_starts(turn: Turn, starts: list[_Start]) -> _Unfit:
 
 
 def _unstartable(item: NewInstance, unknown: _Unknown, unfit: _Unfit) -> HarkError | None:
-    """Why its definition does not allow this start."""
+    """The error of a start that its definition does not allow, or None."""
     if item.lane is not None:
         return None
     return unknown.get((item.definition, item.version)) or unfit.get(item.id)
 
 
 def _refused_requests(starts: list[_Start], unknown: _Unknown, unfit: _Unfit) -> dict[Request, HarkError]:
-    """A start_many with an unknown definition starts nothing: its caller gets an error, and no handles."""
+    """The errors of whole requests: a start_many with an unknown definition starts nothing."""
     return {
         asker: error
         for item, asker in starts
@@ -177,7 +177,7 @@ async def _holders(turn: Turn, items: list[NewInstance]) -> dict[str, str]:
 
 
 def _refusal(item: NewInstance, holders: dict[str, str]) -> HarkError | None:
-    """Why this instance cannot start although its definition is known, or None: its key or given id is taken.
+    """The error of a start whose key or given id is taken, or None.
 
     `holders` has the id of the holder of each name that is taken; ids and keys are one namespace."""
     if item.named and item.id in holders:
@@ -202,7 +202,7 @@ def _refusal(item: NewInstance, holders: dict[str, str]) -> HarkError | None:
 
 
 def _definition_refusal(turn: Turn, item: NewInstance) -> NotFound | None:
-    """Why nothing can be started of this definition, or None: it is unknown, or undeployed."""
+    """The error of a definition that is unknown or undeployed, or None."""
     found = definitions.find(turn.catalog, item)
     if found is not None:
         if not found[1].undeployed:
@@ -256,13 +256,13 @@ def _row(turn: Turn, item: NewInstance, request: StartInstances | SignalWithStar
 
 
 def _tick_of(item: NewInstance) -> dict[str, Any]:
-    """What the event of a scheduled start says in addition."""
+    """The data that the event of a scheduled start has in addition."""
     assert item.scheduled_at is not None
     return {"schedule": item.schedule, "scheduled_at": from_micros(item.scheduled_at)}
 
 
 async def find_unknown(turn: Turn, items: list[NewInstance]) -> Sequence[HarkError | None]:
-    """Why the definition of each of these cannot be started, or None."""
+    """The error of each of these whose definition cannot be started, or None."""
     if any(definitions.may_be_stale(turn.catalog, item) for item in items):
         await definitions.refresh(turn)
     found: list[HarkError | None] = []
@@ -281,7 +281,7 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
     version = item.version or 0
     id = new_id() if item.named else item.id  # a generated id keeps its position among the children
     end = ChildEnd(request.parent_wait, item.id, "refused", str(error))  # with the id that the parent knows
-    if _arms(request.sender, request.parent_wait):
+    if any(arm.id == request.parent_wait for arm in request.sender.decision.move.arm):
         turn.children.failed_to_start.setdefault(request.parent_wait, []).append(end)
     else:
         turn.children.ended.append(end)
@@ -292,10 +292,6 @@ def _failed_child_row(turn: Turn, item: NewInstance, request: StartInstances, er
         "failed", item.step or "", item.state, str(error), None, None, None, 1.0, request.sender.claim.id,
         request.parent_wait, None, None, item.lane or code_lane(item.definition, version),
     )  # fmt: skip
-
-
-def _arms(sender: Commit, wait: str) -> bool:
-    return any(arm.id == wait for arm in sender.decision.move.arm)
 
 
 def _set_result(

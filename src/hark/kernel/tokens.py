@@ -1,4 +1,4 @@
-"""Store and revoke API tokens: one statement each for all requests of a turn. No other verb reads or writes them."""
+"""Store and revoke API tokens, in one statement each for all requests of a turn."""
 
 from __future__ import annotations
 

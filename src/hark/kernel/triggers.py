@@ -1,8 +1,8 @@
-"""Instances that broadcasts and messages start, and the triggers that a deployed definition brings.
+"""Start instances by broadcasts and messages, and replace the triggers that a deployed definition brings.
 
 A broadcast starts an instance of every definition that has a trigger for its name, and counts them. They do
 not receive the broadcast itself: its subscribers were read before they existed. A message starts one only if no
-live instance takes it. What a schedule starts is in schedules.py.
+live instance takes it. Schedules are in schedules.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hark.kernel import message, start
-from hark.kernel.kept_messages import Sent
+from hark.kernel.kept_messages import MessagesToStore
 from hark.kernel.requests import Deploy, Message, Publish, SignalWithStart, StartInstances
 from hark.model.decisions import NewInstance
 from hark.model.errors import NotFound
@@ -24,13 +24,11 @@ if TYPE_CHECKING:
 class Triggered:
     """The instances that the broadcasts and messages of one turn start."""
 
-    __slots__ = ("by_broadcast", "by_message", "names", "started")
-
     def __init__(self) -> None:
         self.names: set[str] = set()  # of broadcasts that have triggers
         self.by_broadcast: list[Publish] = []
         self.by_message: list[Message] = []
-        self.started: dict[Publish, int] = {}  # how many instances a broadcast has started
+        self.started: dict[Publish, int] = {}  # the number of instances that a broadcast has started
 
 
 def replace(turn: Turn, deploy: Deploy, version: int) -> None:
@@ -40,8 +38,8 @@ def replace(turn: Turn, deploy: Deploy, version: int) -> None:
     turn.schedules.deployed[deploy.name] = (() if deploy.remove else tuple(deploy.starts), version)
 
 
-async def apply(turn: Turn, sent: Sent | None) -> None:
-    """Start what the broadcasts and messages of this turn start. `sent`: what is written about the messages."""
+async def apply(turn: Turn, to_store: MessagesToStore | None) -> None:
+    """Start the instances of the broadcasts and messages of this turn. `to_store` has the rows about the messages."""
     if not turn.has_triggered:
         return
     triggered = turn.triggered
@@ -51,8 +49,8 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
     # Read by name in one statement, and not by the ids that were found before: while a new version replaces them, that
     # gives all start events of one version.
     events = sorted({("message" if isinstance(cause, Message) else "broadcast", cause.name) for cause in caused})
-    found: dict[tuple[str, str], list[sql.StartRow]] = {}
-    for row in await turn.tx.fetch(sql.starts_by_event, events):
+    found: dict[tuple[str, str], list[sql.TriggerRow]] = {}
+    for row in await turn.tx.fetch(sql.triggers_by_event, events):
         if not row.paused:
             found.setdefault((row.kind, row.name), []).append(row)
     starts: list[tuple[NewInstance, StartInstances | SignalWithStart]] = []
@@ -60,8 +58,8 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
     for cause in caused:
         if isinstance(cause, Message):
             chosen = found.get(("message", cause.name), [])[:1]  # one receiver
-            if not chosen and sent is not None:
-                message.give_up(turn, cause, sent)  # removed since the turn found it
+            if not chosen and to_store is not None:
+                message.give_up(turn, cause, to_store)  # the trigger was removed since the turn found it
         else:
             chosen = found.get(("broadcast", cause.name), [])
         for row in chosen:
@@ -75,8 +73,8 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
         [answer] = request.result
         if isinstance(cause, Message):
             cause.result = answer
-            if isinstance(answer, NotFound) and sent is not None:
-                message.give_up(turn, cause, sent)  # undeployed since the turn read its triggers
+            if isinstance(answer, NotFound) and to_store is not None:
+                message.give_up(turn, cause, to_store)  # undeployed since the turn read its triggers
             elif isinstance(answer, Exception):
                 message.report(turn, cause)
         elif not isinstance(answer, Exception):
@@ -86,7 +84,7 @@ async def apply(turn: Turn, sent: Sent | None) -> None:
             cause.result += count
 
 
-def _instance(row: sql.StartRow, cause: Publish | Message) -> NewInstance:
+def _instance(row: sql.TriggerRow, cause: Publish | Message) -> NewInstance:
     key = None
     if isinstance(cause, Message):
         # A process that throws a message with its own key holds that key itself: what it starts has none.

@@ -1,10 +1,10 @@
-"""A turn in full: all queued requests in one transaction, with a constant number of statements.
+"""Execute a turn in full: all queued requests in one transaction, with a constant number of statements.
 
 The order is the proof. Names are reserved and targets are resolved; then all instance rows are locked in id order
 (invariant 3); only then is anything else read or written. Everything that could wait for another transaction comes
 before the claims, which skip locked rows.
 
-This file is the order and the state that the verbs share; what happens in each phase is in the file of its verb.
+This file has the order of the phases, and the state that the verbs share. Each phase is in the file of its verb.
 """
 
 from __future__ import annotations
@@ -76,18 +76,18 @@ async def run_turn(
         requests: What to do. Each gets its result; what else of it is set (`fenced`, `by_key`, `read_owner`) may be set
             again, so that the same requests can run again after a rollback.
         capacity: What to claim for a worker, or None to claim nothing.
-        sweep: Fire what is due.
-        pending_deliveries: Deliver a chunk of what large broadcasts have left.
+        sweep: Fire the delays, deadlines and schedules that are due.
+        pending_deliveries: Deliver a chunk of the pending deliveries of large broadcasts.
         run_ahead: False while the worker stops: a `Next` is queued instead of running ahead.
 
     Returns:
-        What the clerk needs after the turn. It is valid only after the COMMIT.
+        The report to the clerk. It is valid only after the COMMIT.
     """
     turn = Turn(tx, rules, catalog, requests)
     batch, locks, result = turn.batch, turn.locks, turn.result
-    outside_claims.unfold(turn)
-    commit.unfold(turn)
-    # Most turns have nothing but outcomes, starts, signals and answers: they do not ask every other verb for its part.
+    outside_claims.add_outcomes(turn)
+    commit.add_effects(turn)
+    # Most turns have nothing but outcomes, starts, signals and answers: they skip all other verbs.
     rare = batch.has_rare or bool(batch.message_waits)
     sweeps = batch.of(Sweep)
     abandoned: list[str] = []
@@ -115,7 +115,6 @@ async def run_turn(
     if rare:
         await cancel.plan_tree(turn)
         abandoned = await reclaim.plan_abandoned(turn)
-        await assign_awakeables.plan(turn)
         await message.plan(turn)
         outside_claims.plan(turn)
         task_notes.plan(turn)
@@ -132,7 +131,7 @@ async def run_turn(
         # No signal wakes a run. A pending delivery does, and may be delivered in the same turn.
         parked = [row for row in parked if row.kind not in INTERPRETED or row.id in receivers]
     await load_waits(tx, parked)
-    # The verbs, in an order in which each sees what the ones before it did.
+    # The verbs, in an order in which each sees the changes of the ones before it.
     if rare:
         await cancel.apply(turn)
         await reclaim.apply(turn, abandoned)
@@ -152,10 +151,10 @@ async def run_turn(
     if batch.deliveries:
         await deliver.apply(turn, seen_before)
     if rare:
-        sent = await message.apply(turn)
-        await triggers.apply(turn, sent)
-        if sent is not None:
-            await sent.record(turn)
+        to_store = await message.apply(turn)
+        await triggers.apply(turn, to_store)
+        if to_store is not None:
+            await to_store.record(turn)
         await children.apply_news(turn)
     await turn.inbox.flush()
     if rare or pending_deliveries:

@@ -34,19 +34,19 @@ class UnfinishedChild(NamedTuple):
 
 
 class WaitContext(Struct):
-    """What an explanation of a wait may refer to."""
+    """The data that an explanation of a wait may refer to."""
 
     target: str  # the instance that waits, as people address it
     unfinished: Sequence[UnfinishedChild] = ()  # the children it waits for
-    question: str | None = None  # what its awakeable asks
+    question: str | None = None  # the question of its awakeable
     example: str | None = None  # JSON with the shape of an answer, if its awakeable has a schema
 
 
 class WaitBehaviour:
-    """A kind of wait. The defaults are those of a wait that is answered by the inbox rows of its kind and name."""
+    """A kind of wait. By default, a wait is answered by the inbox rows of its kind and name."""
 
     status: ClassVar[Status] = "awaiting_signal"
-    """The status of an instance that is parked on it."""
+    """The status of an instance that is parked on such a wait."""
     has_one_answer: ClassVar[bool] = False
     """True when an inbox row of its kind and name settles it for good: kept after that, it must not time out."""
     has_awakeable: ClassVar[bool] = False
@@ -59,14 +59,14 @@ class WaitBehaviour:
     # -- in a turn --------------------------------------------------------------------------------
 
     def plan(self, turn: Turn, arm: Arm, sender: Commit) -> None:
-        """Before the lock: reserve names, or add the requests that arming it brings along."""
+        """Reserve names before the lock, or add the requests that the arming brings along."""
 
     def remaining(self, turn: Turn, arm: Arm) -> int | None:
-        """How many ends it counts down, or None if it does not count."""
+        """The number of ends that the wait counts down, or None if it does not count."""
         return None
 
     def armed(self, turn: Turn, row: LockedRow, wait: WaitRow) -> None:
-        """After it was armed: post an answer that is there already."""
+        """Post an answer that exists already, after the wait was armed."""
 
     def on_deadline(self, turn: Turn, row: LockedRow, waits: list[WaitRow]) -> Settle | None:
         """Post the answer to waits whose deadline has passed: several at one place, or one that is alone. Returns the
@@ -78,20 +78,20 @@ class WaitBehaviour:
     # -- for people -------------------------------------------------------------------------------
 
     def describe(self, wait: WaitRow) -> str:
-        """What it waits for, as the end of the sentence "It waits for"."""
+        """The end of the sentence "It waits for"."""
         return f"{wait.kind} {wait.name!r}"
 
     def wake_command(self, wait: WaitRow, context: WaitContext) -> tuple[str, ...] | None:
-        """The words of the `hark` command that answers it, or that shows what it depends on."""
+        """The words of the `hark` command that answers the wait, or that shows what it depends on."""
         return None
 
     def note(self, wait: WaitRow, context: WaitContext) -> str | None:
-        """What else a person who reads the explanation should know."""
+        """A remark for the person who reads the explanation, or None."""
         return None
 
 
 class SignalWait(WaitBehaviour):
-    """Its key, if it has one, is the run whose signals it receives, see run_signals.py."""
+    """Receives signals: of its own instance, or of the run whose id is its key (run_signals.py)."""
 
     def plan(self, turn: Turn, arm: Arm, sender: Commit) -> None:
         if arm.run is not None:

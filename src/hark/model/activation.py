@@ -1,4 +1,4 @@
-"""Claims: what the kernel gives to an interpreter. An instance for one activation, and the rows it may read."""
+"""Claim: an instance that the kernel gives to an interpreter for one activation, with the rows it may read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hark.model.values import RowKind, Status, WaitKind
 
 
 class KindTraits(Struct, frozen=True):
-    """What differs between the kinds of waits and rows outside the kernel, which has a class per kind (WAIT_KINDS)."""
+    """The properties of a kind of wait or row outside the kernel, which has a class per kind (WAIT_KINDS)."""
 
-    from_outside: bool  # what ends such a wait comes from outside: a signal, a message, an answer
+    from_outside: bool  # such a wait ends from outside: by a signal, a message or an answer
     sent: bool  # such a row was sent by name: with `hark signal`, `hark broadcast` or `hark message`
     is_signal: bool  # a program receives such a row as a signal; any other row answers the wait that it is for
     to_awakeable: bool = False  # such a row is directed to the awakeable of its name
@@ -63,14 +63,14 @@ class InboxRow(Struct, gc=False):
 
     @property
     def addressee(self) -> str | None:
-        """The wait or the awakeable that it answers; None if what it answers is found by its kind and name."""
+        """The wait or the awakeable that the row answers; None if the wait is found by kind and name."""
         if self.wait_id is not None:
             return self.wait_id
         return self.name if KINDS[self.kind].to_awakeable else None
 
 
 class Arrived(Struct):
-    """What one turn added to the inbox of an executing task, and the epoch at which the task was executing then.
+    """The rows that one turn added to the inbox of an executing task, and the epoch of the task at that time.
 
     The rows are given to the handler after the commit. They need no second fence: the turn held the lock of the task.
     """
@@ -81,7 +81,7 @@ class Arrived(Struct):
 
 
 class WaitRow(Struct, gc=False):
-    """An open wait. Times are µs since 1970; `fired_at` is set once it is answered or has timed out."""
+    """An open wait. Times are µs since 1970; `fired_at` is set once the wait is answered or has timed out."""
 
     id: str
     place: str
@@ -96,7 +96,7 @@ class WaitRow(Struct, gc=False):
 
     @property
     def addressee(self) -> str:
-        """What the rows that answer it are directed to, if they are: its awakeable, or the wait itself."""
+        """The addressee of rows that are directed to this wait: its awakeable, or the wait itself."""
         return self.name or "" if KINDS[self.kind].to_awakeable else self.id
 
     @property
@@ -105,8 +105,8 @@ class WaitRow(Struct, gc=False):
         return self.key if KINDS[self.kind].shows_key else None
 
     def answered_by(self, kind: RowKind, name: str, wait_id: str | None) -> bool:
-        """Whether an inbox row answers this wait: a directed row the wait it names, any other the waits without a key
-        that have its kind and name (invariant 16). `store/schema/functions.sql` repeats this rule for the call turn."""
+        """Return True if an inbox row answers this wait: a directed row the wait it names, any other row the waits
+        without a key that have its kind and name (invariant 16). `store/schema/functions.sql` repeats this rule."""
         if wait_id is not None:
             return wait_id == self.id
         return kind == self.kind and name == self.name and self.key is None
@@ -124,7 +124,7 @@ class JournalRow(Struct, gc=False):
 
 
 class Traits(Struct, frozen=True, gc=False):
-    """What the instances of a program can do. Declared by the program; the kernel reads and writes accordingly."""
+    """The abilities of the instances of a program, as it declares them; the kernel reads and writes accordingly."""
 
     keeps_journal: bool = False  # a claim needs the lines of its journal
     creates_awakeables: bool = False  # it may have awakeables without a wait
@@ -133,7 +133,7 @@ class Traits(Struct, frozen=True, gc=False):
 
 
 TASK_TRAITS: Final = Traits(creates_awakeables=True, waits_while_executing=True)
-"""Those of jobs and of all their tasks."""
+"""The traits of jobs, of processes and of all their tasks."""
 
 
 class Claim(Struct):
@@ -169,12 +169,12 @@ class Claim(Struct):
     scheduled_at: int | None  # the tick that started it, µs since 1970
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
-    read_to: int = 0  # the highest seq it was given
+    read_to: int = 0  # the highest seq in its inbox
     waits: list[WaitRow] = field(default_factory=list)
     children: list[ChildRow] = field(default_factory=list)
     journal: list[JournalRow] = field(default_factory=list)
     is_journal_unread: bool = False  # its function was in the memory of the worker
-    session: Any = None  # what an interpreter keeps between two commits of one activation
+    session: Any = None  # the data that an interpreter keeps between two commits of one activation
     traits: Traits = Traits()
     span: Any = None  # of this activation, when tracing is configured (engine/observe/tracing.py)
 
@@ -198,7 +198,7 @@ class Claim(Struct):
         self.give(inbox or [])
 
     def give(self, inbox: list[InboxRow]) -> None:
-        """Hand it rows of its inbox, in the order of arrival."""
+        """Add rows of the inbox to this claim, in the order of arrival."""
         self.inbox = inbox
         if inbox:
             self.read_to = inbox[-1].seq

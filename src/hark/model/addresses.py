@@ -1,4 +1,4 @@
-"""Addresses of machines."""
+"""Recognise the addresses of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 @lru_cache(1024)
 def is_loopback(host: str) -> bool:
-    """Whether this is a loopback address or `localhost`. Not `*.localhost`: a DNS server may resolve it to anything."""
+    """Return True for a loopback address or `localhost`. A DNS server may resolve `*.localhost` to any address."""
     name = host.removeprefix("[").removesuffix("]").lower()
     if name == "localhost":
         return True

@@ -23,7 +23,6 @@ class SettledAnswer(Struct, omit_defaults=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The payload as JSON text."""
         return bytes(self.payload).decode()
 
     def failure(self, id: str, title: str | None) -> AwakeableRejected | AwakeableTimedOut | None:
@@ -52,5 +51,4 @@ def dump_answer(status: SettledStatus, payload: str | None, error: str | None, b
 
 
 def load_answer(text: str) -> SettledAnswer:
-    """The answer in the payload of an inbox row."""
     return _decode(text)

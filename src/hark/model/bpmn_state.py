@@ -1,4 +1,4 @@
-"""What the kernel knows about the state of a process: where its variables and incidents are, and its control wait.
+"""The part of the state of a process that the kernel knows: its variables and incidents, and its control wait.
 
 Everything else in the state belongs to the interpreter (programs/bpmn/interpreter/instance_state.py).
 """
@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Incidents(Struct):
-    """The part of a state that says whether tokens cannot go on."""
+    """The part of a state that lists tokens which cannot go on."""
 
     incidents: list[Any] = []
 
@@ -28,17 +28,16 @@ _decode_incidents = msgspec.json.Decoder(_Incidents).decode
 
 
 def control_wait(instance: str) -> str:
-    """The id of the wait of a process that receives the ends of its children, and what operators ask of it."""
+    """The id of the wait of a process that receives the ends of its children and the requests of operators."""
     return f"{instance}~0"
 
 
 def has_begun(step: str) -> bool:
-    """Whether a process at this step has had its first activation. Before that its state is its input."""
+    """Return True if a process at this step has had its first activation. Before that its state is its input."""
     return step != START and not step.startswith(f"{START}:")
 
 
 def has_incidents(state: str) -> bool:
-    """Whether a process that has begun has incidents."""
     return bool(_decode_incidents(state).incidents)
 
 

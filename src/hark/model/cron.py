@@ -1,33 +1,34 @@
-"""When a schedule is due: a cron expression in a time zone, or an interval.
+"""Compute the ticks of a schedule: of a cron expression in a time zone, or of an interval.
 
 A tick is an instant, in µs since 1970. The ticks of a cron expression are the local times that match it, each once: a
 local time that occurs twice, because clocks are set back, counts the first time, and one that clocks skip is moved to
 the first instant after the gap. The ticks of an interval are a fixed distance apart, so they do not drift.
 
-The fields are parsed and searched by cronsim, over local times without a time zone; what becomes of such a time in its
-zone is decided here.
+The fields are parsed and searched by cronsim, over local times without a time zone; this file converts such a time to
+an instant.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from hark.model.errors import InvalidInput
 from hark.model.iso8601 import parse_moment, parse_repeat
-from hark.model.names import from_micros, micros
+from hark.model.names import from_micros, micros, to_micros
 from hark.model.time_zones import instant_of, time_zone
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from cronsim import CronSim
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _MAX_TEXT = 255  # characters of a cron expression
 _MIN_INTERVAL = 10_000  # µs
-_UNTIL = " until "  # before the last tick of a cron expression
+_UNTIL = " until "  # separates a cron expression from the time of its last tick
 
 
 class Timing(Struct, frozen=True):
@@ -55,7 +56,7 @@ class Timing(Struct, frozen=True):
         return found[0] if found else None
 
     def ending(self, last: int) -> Timing:
-        """The same ticks of `cron`, but none that is later than `last`."""
+        """Return this timing without the ticks of `cron` that are later than `last`."""
         return Timing(f"{self.cron}{_UNTIL}{from_micros(last).isoformat()}", self.every, self.timezone)
 
     def due(self, after: int, until: int | None, limit: int) -> tuple[list[int], bool]:
@@ -71,39 +72,34 @@ class Timing(Struct, frozen=True):
         cron, _, end = self.cron.partition(_UNTIL)
         if end:
             until = parse_moment(end).at if until is None else min(until, parse_moment(end).at)
-        if cron.startswith("R"):
-            return _repeated(cron, after, until, limit)
-        zone, last = time_zone(self.timezone), after
-        try:
-            for local in _matches(cron, from_micros(after).astimezone(zone).replace(tzinfo=None)):
-                tick = (instant_of(local, zone) - _EPOCH) // _MICROSECOND
-                if tick <= last:  # in the second of two equal hours, or moved to the end of a gap like the one before
-                    continue
-                if until is not None and tick > until:
-                    break
-                if len(ticks) == limit:
-                    return ticks, True
-                ticks.append(tick)
-                last = tick
-                if until is None and len(ticks) == limit:
-                    break
-        except OverflowError:  # after the year 9999
-            pass
+        for tick in _repeated(cron, after) if cron.startswith("R") else _matched(cron, time_zone(self.timezone), after):
+            if until is not None and tick > until:
+                break
+            if len(ticks) == limit:
+                return ticks, True
+            ticks.append(tick)
+            if until is None and len(ticks) == limit:
+                break
         return ticks, False
 
 
-def _repeated(text: str, after: int, until: int | None, limit: int) -> tuple[list[int], bool]:
-    """The ticks of a repeating interval, as `Timing.due` gives them."""
+def _matched(cron: str, zone: ZoneInfo, last: int) -> Iterator[int]:
+    try:
+        for local in _matches(cron, from_micros(last).astimezone(zone).replace(tzinfo=None)):
+            tick = to_micros(instant_of(local, zone))
+            if tick > last:  # else in the second of two equal hours, or moved to the end of a gap like the one before
+                last = tick
+                yield tick
+    except OverflowError:  # after the year 9999
+        pass
+
+
+def _repeated(text: str, last: int) -> Iterator[int]:
     repeat = parse_repeat(text)
-    ticks: list[int] = []
-    while (tick := repeat.after(after)) is not None and (until is None or tick <= until):
-        if len(ticks) == limit:
-            return ticks, True
-        ticks.append(tick)
-        after = tick
-        if until is None and len(ticks) == limit:
-            break
-    return ticks, False
+    tick = repeat.after(last)
+    while tick is not None:
+        yield tick
+        tick = repeat.after(tick)
 
 
 def check_timing(cron: Any, every: Any, timezone: Any) -> Timing:
@@ -126,7 +122,7 @@ def check_timing(cron: Any, every: Any, timezone: Any) -> Timing:
             raise InvalidInput(f"every={every!r} is too short: give at least {_MIN_INTERVAL / 1e6} seconds.")
         return Timing(every=span, timezone=timezone)
     if not isinstance(cron, str) or len(cron) > _MAX_TEXT:
-        raise InvalidInput(f"cron={_shown(cron)}: give a text of five fields, or six with seconds first.")
+        raise InvalidInput(f"cron={repr(cron)[:60]}: give a text of five fields, or six with seconds first.")
     for _ in _matches(cron, datetime(2024, 1, 1)):  # a leap year, so that 29 February is found soon
         return Timing(cron=cron, timezone=timezone)
     raise InvalidInput(f"cron={cron!r} matches no date. Check its day and month.")
@@ -145,7 +141,3 @@ def _matches(cron: str, after: datetime) -> CronSim:
             f"cron={cron!r} is not a cron expression ({error}). Give five fields (minute hour day month weekday), or "
             "six with seconds first, such as '0 9 * * MON'."
         ) from error
-
-
-def _shown(value: Any) -> str:
-    return repr(value)[:60]

@@ -19,7 +19,7 @@ UNDO: Final = "undo"  # the step of a function that is being undone
 
 
 class NewInstance(Struct, gc=False):
-    """An instance to start; also an effect. What is None is taken from the definition as it is stored."""
+    """An instance to start; also an effect. Fields that are None are taken from the stored definition."""
 
     definition: str
     state: str
@@ -57,8 +57,8 @@ class NewTask(Struct, gc=False):
 class RetryChild(Struct, gc=False):
     """Effect: run a child of the sender again, in its own row, without the waits it had; its next end counts again.
 
-    It keeps waits for children of its own. What is given replaces what the row has. A child that still runs begins
-    again too. If there is no such child any more, and `parent_wait` is given, that counts as a failed end."""
+    The child keeps waits for children of its own. Fields that are given replace those of the row. A child that still
+    runs begins again too. If there is no such child any more, and `parent_wait` is given, that is a failed end."""
 
     id: str
     step: str | None = None
@@ -138,15 +138,15 @@ class Arm(Struct, gc=False):
     timeout: int | None = None
     deadline: int | None = None
     children: tuple[NewInstance, ...] = ()  # to start with it
-    join: int = 0  # how many of them have to end
+    join: int = 0  # the number of them that have to end
     # Each answer leaves the wait open for the next one. children: each end is an answer, and `join` is not used;
     # message, or broadcast with `fresh`: a second one is received too, until the wait is disarmed.
     answers_each: bool = False
-    fresh: bool = False  # broadcast: what is in the inbox already does not answer it. Of messages this is always so.
+    fresh: bool = False  # broadcast: rows that the inbox has already do not answer it. For messages this always holds.
     run: str | None = None  # signal: of the run with this id, instead of the instance itself
 
     def due(self, now: int) -> int | None:
-        """When it times out if it is armed now; None if it does not."""
+        """The time of its timeout if it is armed now; None if it has none."""
         if self.timeout is None:
             return self.deadline
         return now + self.timeout if self.deadline is None else min(self.deadline, now + self.timeout)
@@ -232,8 +232,8 @@ class Redo(_GivesUpClaim, gc=False):
     """Run the same step again after `delay` µs, with `attempt` one higher if the label of the outcome is `retry`."""
 
     delay: int
-    drop_waits: bool = False  # the next attempt starts without the waits of this one, and what it has asked
-    asked: str = ""  # how the places of what it has asked begin: other questions of the task stay open
+    drop_waits: bool = False  # the next attempt starts without the waits and questions of this one
+    asked: str = ""  # the prefix of the places of its questions: other questions of the task stay open
 
     arm: ClassVar[tuple[Arm, ...]] = ()
     parks: ClassVar[bool] = False
@@ -245,7 +245,7 @@ class Park(_GivesUpClaim, gc=False):
     arm: tuple[Arm, ...] = ()
     disarm: tuple[str, ...] | None = None
     awakeables: tuple[NewAwakeable, ...] = ()
-    has_children: bool = True  # False: none of them runs now, although a wait for children is open
+    has_children: bool = True  # False if the wait for children is open but no child runs
 
     parks: ClassVar[bool] = True
 
@@ -264,8 +264,8 @@ class Finish(_GivesUpClaim, gc=False):
 
 
 Move = Advance | Proceed | Redo | Park | Finish
-"""A closed union. What the engine asks of any move is an attribute of every one, so that mypy reports a new move that
-lacks it; each is a test of a class less on the path of every step (a `match` takes twice as long):
+"""A closed union. Every move has these attributes, so that mypy reports a new move that lacks one; each is a test of a
+class less on the path of every step (a `match` takes twice as long):
 
 - `arm`: the waits it arms. `keep_slot`: it does not yield. `continue_as_new`: the next visit begins.
 - `ends_step`: False while a function continues in the same step. `parks`: the instance waits without a slot.
@@ -292,7 +292,7 @@ class FailedAttempt(Struct, gc=False):
 
     # `retry`: another attempt follows. `undoing`: of the function itself, which is undone before it fails.
     type: Literal["retry", "error", "undoing", "undo_failed"]
-    step: str  # or the operation of a function
+    step: str  # in a function: the operation
     failure: Failure
     attempt: int  # how often it was retried before, from 0
     retries: int | None = None  # how often it may be retried, if that is known
@@ -315,14 +315,14 @@ class Decision(Struct, gc=False):
     state: str
     move: Move
     consume: tuple[int, ...] = ()  # seqs of inbox rows
-    handed: tuple[int, ...] = ()  # seqs the activation was given and did not consume: they do not wake its park
+    handed: tuple[int, ...] = ()  # seqs of inbox rows that it saw and did not consume: they do not wake its park
     effects: list[Effect] = field(default_factory=list)
     journal: list[JournalLine] | None = None
     cut_from: int | None = None  # delete the lines of the journal from this seq on, before `journal` is written
     restore: tuple[int, ...] = ()  # seqs of inbox rows that those lines had consumed
     has_undo: bool | None = None  # a function: whether a cancel has something to undo from now on; None: as before
     progress: str | None = None  # JSON; None leaves it as it is
-    failure: Failure | None = None  # why the step is retried or the instance ends
+    failure: Failure | None = None  # the reason of a retry, or of the end of the instance
     failed_attempts: tuple[FailedAttempt, ...] = ()
     events: tuple[DecisionEvent, ...] = ()
     lane: str | None = None  # of a `Park` or `Redo`: the instance continues in this lane; None: in its own
@@ -348,6 +348,5 @@ class Decision(Struct, gc=False):
 
 
 def stop(step: str, state: str, failure: Failure, *, keeps_undo: bool = False) -> Decision:
-    """The decision that fails an instance."""
     move = Finish("failed", error=failure.text, traceback=failure.traceback, keeps_undo=keeps_undo)
     return Decision("stop", step, state, move, failure=failure)

@@ -1,4 +1,4 @@
-"""Durations as people read them."""
+"""Write durations as people read them."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def duration(seconds: float) -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """The same, with tenths of seconds below ten: `0.5 s`."""
+    """A duration as in `duration`, but with tenths of seconds below ten: `0.5 s`."""
     return f"{max(0.0, round(seconds, 1)):g} s" if seconds < 10 else duration(seconds)

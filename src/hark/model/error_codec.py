@@ -41,7 +41,6 @@ def rebuild_error(kind: type[HarkError], message: str, data: Mapping[str, Any]) 
 
 @cache  # a replay may rebuild thousands of errors, and inspecting a signature takes longer than all the rest
 def _data_parameters(kind: type[HarkError]) -> list[tuple[str, bool]]:
-    """The keyword parameters of an error class, and whether each is required."""
     parameters = inspect.signature(kind).parameters.items()
     return [(name, p.default is p.empty) for name, p in parameters if p.kind is p.KEYWORD_ONLY]
 

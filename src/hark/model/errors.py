@@ -1,4 +1,4 @@
-"""Every error Hark raises on purpose, in one tree.
+"""The errors that Hark raises on purpose, in one tree.
 
     HarkError
     ├── InvalidInput (ValueError)      an argument or payload is malformed
@@ -162,7 +162,6 @@ class NotFound(HarkError, LookupError):
 
 
 def no_instance(target: str) -> NotFound:
-    """The error for a target that no instance has."""
     return NotFound(
         f"There is no instance {target!r}. Check the id or key; retention removes finished instances after a time."
     )
@@ -430,5 +429,5 @@ def task_lost(task: str, status: str) -> TaskLost:
 
 
 def unfinished_undo(reason: str) -> str:
-    """What the error of an instance says when its undo could not finish, after a cancel for this reason."""
+    """The addition to the error of an instance whose undo could not finish, after a cancel for this reason."""
     return f"It was being cancelled ({reason}), and its undo has not finished: a retry continues the undo."

@@ -1,4 +1,4 @@
-"""All types of events, with the data each carries: the history of an instance consists of these.
+"""The types of events, with the data that each carries: the history of an instance consists of events.
 
 The kernel writes events only with a type of `EventType`, which mypy checks; a test compares the data. The reference
 page is made from `EVENTS`.
@@ -22,7 +22,7 @@ EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
 
 
 class EventInfo(Struct, frozen=True):
-    """What an event means, and the keys of its data; a key that ends with `?` may be absent."""
+    """The meaning of a type of events, and the keys of its data; a key that ends with `?` may be absent."""
 
     meaning: str
     data: dict[str, str] = field(default_factory=dict)

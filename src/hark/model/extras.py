@@ -1,4 +1,4 @@
-"""Import what only an extra installs (`pip install 'hark[server]'`), or say which extra is missing."""
+"""Import modules that need an extra (`pip install 'hark[server]'`), or say which extra is missing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def import_extra(module: str, *, extra: str, needed_by: str) -> ModuleType:
 
 
 def missing_extra(error: ModuleNotFoundError, *, extra: str, needed_by: str) -> MissingExtra:
-    """The error that names the extra to install."""
     return MissingExtra(
         f"{needed_by} needs the module {error.name!r}, which is not installed. "
         f"Install it with: pip install 'hark[{extra}]'.",

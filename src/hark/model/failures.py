@@ -1,4 +1,4 @@
-"""Failures: an exception as type, message and traceback, in texts that every store can keep (X9).
+"""Failure: an exception as type, message and traceback, in texts that every store can keep (X9).
 
 A traceback has the user's frames first: frames of the engine and of asyncio are left out, and when it has to be cut,
 those of libraries go before those of the user. Everything is bounded, because failures are stored, listed and logged.
@@ -41,7 +41,7 @@ Frames = Sequence[tuple[FrameType, int]]
 
 
 class Failure(Struct, frozen=True, gc=False):
-    """Why an attempt failed.
+    """The failure of an attempt.
 
     `type` is the bare name of the exception's class; None, and no traceback, for a reason that was given as a value.
     """
@@ -52,17 +52,16 @@ class Failure(Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """One text for people: `KeyError: 'x'`."""
+        """The failure as one text for people: `KeyError: 'x'`."""
         return ": ".join(part for part in (self.type, self.message) if part)
 
     @property
     def brief(self) -> str:
-        """The text on one line, cut."""
         line = " ".join(self.text.split())
         return line if len(line) <= _BRIEF else f"{line[:_BRIEF]}…"
 
     def then_raised(self, what: str, error: BaseException, second: BaseException) -> Failure:
-        """This failure, that of `error`, and a second one in the code that was to handle it."""
+        """Return this failure, that of `error`, joined with a second one in the code that was to handle it."""
         message = f"{self.message}; then {what} raised {error_text(second)}"
         after = traceback_of(second)
         if second is not error and self.traceback is not None:
@@ -93,7 +92,7 @@ def attempt_text(attempt: int, retries: int | None, failure: Failure, wait: floa
 
 
 def next_try_text(wait: float) -> str:
-    """When the next attempt begins, `wait` seconds from now, in words."""
+    """The time of the next attempt, `wait` seconds from now, in words."""
     return f"next try in {short_duration(wait)}" if wait > 0 else "next try now"
 
 
@@ -106,8 +105,8 @@ def error_text(error: object) -> str:
 
 
 def storable(text: str, limit: int = MAX_ERROR) -> str:
-    """The text without the tokens of links and what a store refuses (NUL, lone surrogates), cut at a number of
-    characters."""
+    """The text without the tokens of links and the characters that a store refuses (NUL, lone surrogates), cut at a
+    number of characters."""
     if len(text) > limit:
         text = f"{text[:limit]}… ({len(text)} characters)"
     return without_link_tokens(text).encode(errors="backslashreplace").decode().replace("\0", "\\0")
@@ -164,7 +163,7 @@ def _chain(error: BaseException) -> Iterator[str]:
 
 
 def _one(error: BaseException, room: int) -> str:
-    """One exception with its frames, in at most `room` characters; those inside a group are indented below it."""
+    """An exception with its frames, in at most `room` characters; those inside a group are indented below it."""
     inner = ""
     if isinstance(error, BaseExceptionGroup):
         room //= 2
@@ -228,7 +227,7 @@ def _walk(tb: TracebackType | None) -> tuple[list[tuple[FrameType, int]], int]:
 
 
 def _render(frames: Frames, left_out: int) -> str:
-    """As Python prints them; a recursion is one frame with a count."""
+    """Frames as Python prints them; a recursion is one frame with a count."""
     lines = traceback.StackSummary.extract(iter(frames)).format()
     if left_out:
         lines.insert((len(lines) + 1) // 2, f"  … {left_out} frames left out\n")

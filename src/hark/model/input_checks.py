@@ -1,8 +1,8 @@
-"""What a value loses on its way through JSON: compare it with what is read back.
+"""Find values that do not survive a JSON round trip.
 
 JSON has no sets, bytes, dates or decimals. Written without a type that restores them, they come back as lists and
-text that look alike, and the code that reads them fails much later: they are refused where they are written. Keys that
-a type has no field for would be dropped: the input of a start is refused with the key. A dataclass, Struct or model
+text that look alike, and the code that reads them fails much later: they are refused where they are written. Keys
+without a field in a type would be dropped: the input of a start is refused with the key. A dataclass, Struct or model
 among plain values is another matter: it is given to be written as JSON, with everything in it.
 """
 
@@ -28,7 +28,7 @@ _MISSING: Any = object()
 
 
 def is_equal(value: Any, back: Any) -> bool:
-    """Whether nothing was changed; the comparison is much faster than the search for what was."""
+    """Return True if nothing was changed; this comparison is much faster than the search for a change."""
     try:
         return bool(value == back)
     except Exception:  # of the user's own __eq__
@@ -120,7 +120,7 @@ def _items(value: Any, back: Any) -> Iterable[tuple[str, Any, Any]]:
 
 
 def _member(back: Any, key: Any) -> Any:
-    """What became of the value of this key: an item of a dict, or a field of an object."""
+    """The value of this key after it was read back: an item of a dict, or a field of an object."""
     if isinstance(back, dict):
         return back.get(key, _MISSING if isinstance(key, str) else back.get(str(key), _MISSING))
     return getattr(back, key, _MISSING) if isinstance(key, str) and key in field_names(back) else _MISSING
@@ -153,7 +153,7 @@ def _model_keys(kind: Any) -> Mapping[Any, str] | None:
 
 
 def has_plain_parts(type: Any) -> bool:
-    """Whether a value of this type can contain plain JSON (Any, a bare dict), where look-alikes are possible."""
+    """Return True if a value of this type can contain plain JSON (Any, a bare dict), where look-alikes are possible."""
     if is_pydantic(type):
         return True
     import msgspec.inspect  # once per type; most programs start without it
@@ -187,6 +187,5 @@ def _class_fields(kind: Any) -> list[str]:
 
 
 def is_pydantic(type: Any) -> bool:
-    """Whether it is a pydantic model."""
     # By its attributes: importing pydantic costs more than all of Hark, and most programs do not use it.
     return hasattr(type, "__pydantic_validator__") and hasattr(type, "model_dump_json")

@@ -1,4 +1,4 @@
-"""ISO 8601: points in time, durations and repeating intervals, as timers of processes are written.
+"""Parse ISO 8601: points in time, durations and repeating intervals, for the timers of processes.
 
 All times are µs since 1970. A date without a zone is in UTC. Years, months, weeks and days are counted on the calendar
 of the zone that was written, so a day is the same time of the next day, also when clocks change; hours, minutes and
@@ -16,11 +16,9 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from hark.model.errors import InvalidInput
-from hark.model.names import from_micros
+from hark.model.names import from_micros, to_micros
 from hark.model.time_zones import instant_of, time_zone
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _DAY = 86_400_000_000
 _MAX_TEXT = 255
 _MAX_DAYS = 3_660_000  # ten thousand years
@@ -82,7 +80,7 @@ def _on_the_calendar(moment: Moment, duration: Duration) -> int:
     year, month = divmod(local.year * 12 + local.month - 1 + duration.months, 12)
     day = min(local.day, calendar.monthrange(year, month + 1)[1])
     local = local.replace(year=year, month=month + 1, day=day) + timedelta(days=duration.days)
-    return (instant_of(local, zone) - _EPOCH) // _MICROSECOND
+    return to_micros(instant_of(local, zone))
 
 
 class Repeat(Struct, frozen=True):
@@ -159,7 +157,7 @@ def parse_moment(text: str) -> Moment:
         at = instant_of(moment, zone) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         _refuse(text, "a date", "2026-01-31T09:00:00Z, 2026-01-31T09:00:00+01:00 or 2026-01-31T09:00[Europe/Berlin]")
-    return Moment((at - _EPOCH) // _MICROSECOND, name)
+    return Moment(to_micros(at), name)
 
 
 def parse_duration(text: str) -> Duration:

@@ -32,7 +32,7 @@ class TaskWait:
 
     @property
     def ended_from_outside(self) -> bool:
-        """Whether something from outside ends it: a signal, a message or an answer."""
+        """True if the wait ends from outside: by a signal, a message or an answer."""
         return KINDS[self.kind].from_outside
 
 
@@ -88,7 +88,7 @@ class JobReport:
 
     @property
     def only_waits(self) -> bool:
-        """Whether nothing runs, and nothing will run until an answer, a signal or a worker comes from outside."""
+        """True if nothing runs, and nothing will run until an answer, a signal or a worker comes from outside."""
         open_tasks = [task for task in self.tasks if task.status in ("running", "suspended")]
         return (
             self.job.status == "awaiting_children"

@@ -1,4 +1,4 @@
-"""All reading and writing of JSON: which Python values and bytes are accepted, and how they are read back.
+"""Read and write all JSON: decide which Python values and bytes are accepted, and how they are read back.
 
 `dump` and `parse` refuse what some store, door or client could not carry unchanged: NaN and infinities, NUL,
 lone surrogates, repeated keys, very deep nesting, too many bytes. `load` trusts the store. `Codec` does the
@@ -51,8 +51,8 @@ def dump(value: object, *, limit: int | None = None, what: str = "payload") -> s
 
 
 def dump_unchecked(value: object, *, limit: int | None = None, what: str = "payload") -> str:
-    """As `dump`, but dates and the like may become text: for texts that people read, for results, whose reader sees at
-    once what became of them, and for a value that is read back as types and compared by `check_input`."""
+    """Write JSON as `dump` does, but dates and the like may become text: for texts that people read, for results, whose
+    readers notice the change, and for a value that is read back as types and compared by `check_input`."""
     return _write(value, _encode, load, limit, what, InvalidInput, compare=False)
 
 
@@ -128,7 +128,7 @@ class Codec(Generic[T]):
         return self
 
     def accepts(self, value: object) -> bool:
-        """Whether the value is an instance of this type; only `dump` checks its fields."""
+        """Return True if the value is an instance of this type; only `dump` checks its fields."""
         return isinstance(value, self._class)
 
     def load(self, text: str | bytes) -> T:
@@ -197,7 +197,7 @@ _PLAIN = frozenset((str, float, bool, type(None)))
 
 
 def _is_flat(value: dict[Any, Any]) -> bool:
-    """Whether it has only text keys, and values that every JSON parser reads the same: nothing can be lost."""
+    """Return True if a dict has only text keys, and values that every JSON parser reads alike: nothing can be lost."""
     for key, item in value.items():
         if type(key) is not str:
             return False
@@ -254,7 +254,7 @@ def _write(
 
 
 def _encode_other(value: Any) -> Any:
-    """Pydantic models, which msgspec does not know, at any depth."""
+    """Encode pydantic models, which msgspec does not know, at any depth."""
     if is_pydantic(type(value)):
         return value.model_dump(mode="json")
     raise _Unserialisable(value)
@@ -273,7 +273,7 @@ def _encode_model(model: Any) -> bytes:
 
 
 class _Unserialisable(TypeError):
-    """Its argument is the object that has no JSON."""
+    """An object has no JSON; it is the argument of this error."""
 
 
 _encode = msgspec.json.Encoder(enc_hook=_encode_other).encode
@@ -453,7 +453,7 @@ def _where(value: object, bad: Callable[[Any], bool]) -> str:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """All keys and leaves in the order of the encoder, so that the first bad one is the one it reported."""
+    """The keys and leaves in the order of the encoder, so that the first bad one is the one it reported."""
     match value:
         case dict():
             for key, inner in value.items():
@@ -539,7 +539,7 @@ def _unusable(name: str, cause: Exception) -> HarkError:
 
 
 def is_typed(type: Any) -> bool:
-    """Whether it is a dataclass, Struct or pydantic model: JSON can become an object of it."""
+    """Return True for a dataclass, Struct or pydantic model: JSON can become an object of it."""
     return is_dataclass(type) or hasattr(type, "__struct_fields__") or is_pydantic(type)
 
 

@@ -1,8 +1,8 @@
-"""Lanes: what a worker must be able to run before it may claim an instance.
+"""Lanes: the code that a worker must have before it may claim an instance.
 
 A definition in code is a lane of its own; an interpreter, a task handler and a gate are lanes too. A lane of code ends
 with `@` and the version; no other lane contains an `@`, so two lanes never have the same name. A handler may have any
-name, because elements of processes name it too: letters that have a meaning in lanes are written as in a URL.
+name, because elements of processes name it too: characters with a meaning in lanes are written as in a URL.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SHELL: Final = "task:shell"  # a task that runs a shell command
 ENGINE_QUEUE: Final = "hark.graphs"  # the queue of everything that an interpreter runs; every worker serves it
 INTERPRETED: Final = frozenset({JOB, BPMN})  # the lanes of that queue, each with the name of its kind of definition
 
-ON_EVERY_WORKER: Final = INTERPRETED | {SHELL}  # what Hark's own workers can run, whatever code they have
+ON_EVERY_WORKER: Final = INTERPRETED | {SHELL}  # the lanes that all of Hark's workers have
 
 _TASK: Final = "task:"
 _AGENT: Final = "task:agent:"
@@ -26,12 +26,10 @@ _DELEGATE: Final = re.compile(r"[$#]\{\s*(?:([\w.$-]+?)|([A-Za-z_][\w.]*)\s*\(.*
 
 
 def code_lane(definition: str, version: int) -> str:
-    """The lane of a definition in code."""
     return f"{definition}@{version}"
 
 
 def lane_of(kind: str, definition: str, version: int) -> str:
-    """The lane of the instances of a definition of this kind."""
     return kind if kind in INTERPRETED else code_lane(definition, version)
 
 
@@ -43,7 +41,6 @@ def handler_name(text: str) -> str:
 
 
 def task_lane(handler: str) -> str:
-    """The lane of the tasks that this handler runs."""
     for letter in _SPECIAL:
         if letter in handler:
             handler = handler.replace(letter, f"%{ord(letter):02X}")
@@ -51,12 +48,10 @@ def task_lane(handler: str) -> str:
 
 
 def agent_lane(type: str) -> str:
-    """The lane of the tasks of an agent of this type."""
     return f"{_AGENT}{type}"
 
 
 def gate_lane(name: str) -> str:
-    """The lane of a task whose output this gate decides on."""
     return f"{_GATE}{name}"
 
 
@@ -76,7 +71,7 @@ def gate_of(lane: str) -> str | None:
 
 
 def what_runs(lane: str) -> str:
-    """What a worker needs for this lane, as the end of the sentence "No worker has"."""
+    """The requirement of this lane, as the end of the sentence "No worker has"."""
     if lane == SHELL:
         return "the runner of shell commands"
     if lane.startswith(_AGENT):
@@ -92,7 +87,7 @@ def what_runs(lane: str) -> str:
 
 
 def lane_name_problem(name: str, what: str) -> str | None:
-    """Why a handler, an agent or a gate cannot have this name; None if it can. `what` is which of them it is."""
+    """The error text if a handler, an agent or a gate (`what`) cannot have this name; None if it can."""
     if what != "handler" and ("@" in name or ":" in name or "," in name):
         return f"The {what} {name!r} contains '@', ':' or ','; use another name."
     if name == "shell" and what != "gate":

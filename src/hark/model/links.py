@@ -1,4 +1,4 @@
-"""Signed links: a permission to answer one awakeable. Its holder can neither change nor extend it.
+"""Sign and verify links: permissions to answer one awakeable, which their holders can neither change nor extend.
 
     /a/prom_1…?t=KEY.ACTION.EXPIRY.MAC
 
@@ -7,7 +7,7 @@ length, so that no two different links have the same bytes. The newest key signs
 rotated without breaking links that were already sent. Verifying a forged link gives no reason and takes as long as
 verifying a genuine one.
 
-No clock and no store here. doors/ decides which requests get a link, and what its page shows.
+This file has no clock and no store. doors/ decides which requests get a link, and the content of its page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hark.model.names import SECOND
 
 ANSWER: Final = "a"  # the only action: to resolve or reject, once
 LIFE: Final = 30 * 86_400 * SECOND  # of a link to an awakeable without a timeout, from its creation
-_NEVER: Final = 0  # in the token of such a link: its end follows from the awakeable
+_NEVER: Final = 0  # the expiry in the token of such a link: its end follows from the awakeable
 
 
 class Keys:
@@ -45,7 +45,7 @@ class Keys:
         return self._token(self._signer, awakeable, nonce, ANSWER, _NEVER if expiry is None else expiry)
 
     def verify(self, token: str, awakeable: str, nonce: str, asked_at: int) -> int | None:
-        """When this link expires, in µs; None if it is not a genuine link to this awakeable."""
+        """The time at which this link expires, in µs; None if it is not a genuine link to this awakeable."""
         key, action, expiry = _parts(token)
         ours = self._token(key, awakeable, nonce, action, expiry)
         # The whole text is compared, not what it decodes to: base64 can write the same bytes in several ways.
@@ -58,7 +58,6 @@ class Keys:
         return len(self._keys)
 
     def has(self, key: str) -> bool:
-        """Whether there is a key with this id."""
         return key in self._keys
 
     def sign_texts(self, *fields: str) -> str:
@@ -66,7 +65,7 @@ class Keys:
         return _mac(self._keys[self._signer], "seal", *fields)
 
     def verify_texts(self, signature: str, *fields: str) -> bool:
-        """Whether `sign_texts` made this signature for these texts."""
+        """Return True if `sign_texts` made this signature for these texts."""
         if not signature.isascii():
             return False
         return any([hmac.compare_digest(_mac(key, "seal", *fields), signature) for key in self._keys.values()])
@@ -112,7 +111,6 @@ def key_of(token: str) -> str:
 
 
 def _parts(token: str) -> tuple[str, str, int]:
-    """The parts of a token, not verified."""
     key, _, rest = token.partition(".")
     action, _, rest = rest.partition(".")
     digits = rest.partition(".")[0]

@@ -21,7 +21,7 @@ else:
 
 
 def get_logger(name: str = "hark") -> logging.Logger:
-    """The logger `hark` or one below it. A filter of a logger does not apply to those below it: each gets its own."""
+    """Get the logger `hark` or one below it. A filter does not apply to the loggers below: each gets its own."""
     logger = logging.getLogger(name)
     logger.addFilter(_add_fields)
     return logger
@@ -38,7 +38,7 @@ _OF_INSTANCES = get_logger("hark.workflow")
 
 
 def fields_of(claim: Claim) -> dict[str, Any]:
-    """What a record about a claimed instance carries, as `extra`."""
+    """The fields of a record about a claimed instance, as `extra`."""
     return {"instance": claim.id, "definition": claim.definition, "step": claim.step, "attempt": claim.attempt}
 
 

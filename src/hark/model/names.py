@@ -1,7 +1,7 @@
-"""Names, ids, versions, durations and points in time, checked where they enter.
+"""Check names, ids, versions, durations and points in time where they enter.
 
 Ids and names are returned unchanged; durations and datetimes become whole microseconds, by integer
-arithmetic only. Whether a name is known, or a time has come, is not decided here.
+arithmetic only. Whether a name is known, or a time is over, is not decided here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ def check_queue(queue: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether `check_name` accepts it."""
     try:
         return bool(check_name(name, "name"))
     except InvalidInput:
@@ -73,7 +72,7 @@ def is_name(name: str) -> bool:
 
 
 def version_problem(version: object) -> str | None:
-    """What is wrong with the version of a definition; None if it is valid. The caller chooses the error."""
+    """The error text for the version of a definition; None if it is valid. The caller chooses the error."""
     if type(version) is int and 0 <= version <= _MAX_VERSION:
         return None
     return f"version={_shown(version)}: give a whole number from 0 to {_MAX_VERSION}"
@@ -112,10 +111,15 @@ def moment(at: datetime, what: str) -> int:
             f"The {what} {at.isoformat()} has no time zone; make it timezone-aware UTC: "
             "datetime.now(timezone.utc), or .replace(tzinfo=timezone.utc)"
         )
-    span = (at - _EPOCH) // _MICROSECOND
+    span = to_micros(at)
     if not _EARLIEST <= span <= _LATEST:
         raise InvalidInput(f"The {what} {at.isoformat()} is outside the years 1 to 9999 in UTC; move it inside")
     return span
+
+
+def to_micros(at: datetime) -> int:
+    """An aware datetime as microseconds since 1970-01-01 UTC, unchecked."""
+    return (at - _EPOCH) // _MICROSECOND
 
 
 def from_micros(at: int) -> datetime:
@@ -163,7 +167,7 @@ class _Ids:
         self.reseed()
 
     def reseed(self) -> None:
-        """Also called after a fork: the child must neither repeat ids nor inherit a lock that a lost thread holds."""
+        """Make a new lock and generator, also in a forked child: it must neither repeat ids nor inherit a held lock."""
         self._lock = threading.Lock()
         self._bits = Random().getrandbits
 

@@ -1,6 +1,6 @@
-"""Nats: how an app reaches a NATS server, and what it does there; and a report on it. Without the NATS client.
+"""Nats: the options of a NATS server that an app uses; NatsReport: its state. Neither needs the NATS client.
 
-Credentials are taken out of the URL at once: what is left of it can be shown in logs and errors.
+Credentials are taken out of the URL at once: the rest of it can be shown in logs and errors.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import base64
 import binascii
 import re
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,7 +20,7 @@ from hark.model.names import micros
 from hark.model.outcomes import Duration
 
 WITHOUT_NATS: Final = "Hark works without it; signals that NATS has stored are read when it is back"
-"""What follows if NATS cannot be used, for the log and `hark doctor`."""
+"""The consequence if NATS cannot be used, for the log and `hark doctor`."""
 _PORTS: Final = {"nats": 4222, "tls": 4222, "ws": 80, "wss": 443}
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SEED_BYTES: Final = 36  # of a decoded nkey seed: its kind, 32 bytes, a checksum
@@ -111,53 +111,43 @@ class Nats:
 
     @property
     def keep_micros(self) -> int:
-        """How long a value that was read stays in the bucket, µs."""
+        """The time that a value which was read stays in the bucket, µs."""
         return micros(self.keep, "keep of Nats", zero=True)
 
 
 def at_url(options: Nats, url: str) -> Nats:
-    """The same options for another server. Credentials are those of the URL, if it has some."""
-    keeps = _split(url)[1] == _Login()
-    return Nats(
-        url,
-        user=options.user if keeps else None,
-        password=options.password if keeps else None,
-        token=options.token if keeps else None,
-        nkey_seed=options.nkey_seed if keeps else None,
-        credentials=options.credentials if keeps else None,
-        tls=options.tls,
-        bucket=options.bucket,
-        keep=options.keep,
-        send_signals=options.send_signals,
-        wake_ups=options.wake_ups,
-    )
+    """Copy the options for another server. Credentials are those of the URL, if it has some."""
+    values = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "servers"}
+    if _split(url)[1] != _Login():
+        values |= dict.fromkeys(("user", "password", "token", "nkey_seed", "credentials"))
+    return Nats(url, **values)
 
 
 @dataclass
 class NatsReport:
-    """How NATS is. What is wrong about it is decided in doors/cli."""
+    """The state of NATS. doors/cli decides which parts of it are problems."""
 
     address: str
     bucket: str
     problem: str | None = None
-    """Why nothing else is known."""
+    """The reason why nothing else is known."""
     server_version: str = ""
     settings: list[str] = field(default_factory=list)
     """Settings of the bucket with which signals would be lost."""
     unread: int = 0
-    """Values in it that are not committed yet."""
+    """Values in the bucket that are not committed yet."""
     is_read: bool = False
-    """Whether a process reads it."""
+    """True if a process reads the bucket."""
     reader: str = ""
     """That process, for example "process 4711 on host-a"."""
     is_silent: bool = False
-    """It does not answer."""
+    """The process does not answer."""
     is_stuck: bool = False
-    """It has failed to commit for a while."""
+    """The process has failed to commit for a while."""
     last_error: str | None = None
-    """Its last error, until it has noticed that things work again."""
+    """The last error of the process, until it works again."""
     error_age: float | None = None
-    """How long ago that was, in seconds."""
+    """The seconds since that error."""
 
 
 class _Login(NamedTuple):
@@ -168,7 +158,7 @@ class _Login(NamedTuple):
     token: str | None = None
 
     def combined_with(self, url: _Login) -> _Login:
-        """The options, and what they leave out of the URL. Nothing that was given is dropped.
+        """Complete these options with the credentials of the URL. Nothing that was given is dropped.
 
         Raises:
             InvalidInput: Both have the same part, with different values, or one part is missing.
@@ -192,7 +182,7 @@ class _Login(NamedTuple):
 
 
 def _check_one_kind(login: _Login, nkey_seed: object, credentials: object) -> None:
-    """The client would use one kind of credentials, and drop the others without a word."""
+    """Refuse credentials of several kinds: the client would use one kind, and drop the others silently."""
     kinds = {"user": login.user, "token": login.token, "nkey_seed": nkey_seed, "credentials": credentials}
     given = [name for name, value in kinds.items() if value is not None]
     if len(given) > 1:
@@ -200,7 +190,7 @@ def _check_one_kind(login: _Login, nkey_seed: object, credentials: object) -> No
 
 
 def _check_seed(seed: object) -> None:
-    """A seed is 36 bytes in base32: its kind, the seed, and a checksum of both. An error does not show it."""
+    """Check a seed: 36 bytes in base32, its kind, the seed, and a checksum of both. An error does not show it."""
     if seed is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""The known word that is nearest to a misspelled one, for messages."""
+"""Find the known word that is nearest to a misspelled one, for messages."""
 
 from __future__ import annotations
 

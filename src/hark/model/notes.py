@@ -1,6 +1,6 @@
-"""Notes: what a task does while its handler runs.
+"""Notes: the writes of a task while its handler runs.
 
-A note is committed by itself, at once, and does not end the activation: neither the epoch nor the slot changes. It is
+A note is committed alone, at once, and does not end the activation: neither the epoch nor the slot changes. It is
 fenced like an outcome: if the task is no longer executing at this epoch, nothing of it is written and its result is
 `TaskLost`. Values are JSON text, times are µs.
 """
@@ -73,7 +73,7 @@ class NoteInbox(Note):
 
 
 class NoteTimeout(Note):
-    """The deadline of a wait has come while the task is executing. The result is the `InboxRow` of its answer: one that
+    """Fire a deadline that passed while the task executes. The result is the `InboxRow` of the answer: one that
     came first, or else a row of kind `timer` (of kind `awakeable` with status TIMEOUT if it waits for an awakeable).
     It is None if the deadline is still ahead by the clock of the database, or there is no such wait."""
 
@@ -99,7 +99,7 @@ class NoteAwakeable(Note):
 
 
 class NoteParent(Note):
-    """Tell the parent of the task something, as the effect `TellParent` does. The result is True, or False if the
+    """Post news to the parent of the task, as the effect `TellParent` does. The result is True, or False if the
     parent does not wait for its children any more.
 
     `parent_id` and `parent_wait` are those of the claim.

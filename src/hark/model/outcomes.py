@@ -1,4 +1,4 @@
-"""What a step returns: Next, Retry, Await, Spawn, Done or Stop.
+"""The outcomes that a step returns: Next, Retry, Await, Spawn, Done or Stop.
 
 A closed union, checked when it is created: a negative delay or an empty name raises in the step that wrote
 it, with a reason, and never reaches the store.
@@ -198,7 +198,7 @@ def waited_names(names: Iterable[str | Broadcast]) -> tuple[tuple[Literal["signa
 
 
 class Child:
-    """One child of a `Spawn`.
+    """A child of a `Spawn`.
 
     Attributes:
         definition: A Machine class, a `@workflow` function, or the name of one.
@@ -299,4 +299,4 @@ class Stop:
 
 
 Outcome = Next | Retry | Await | Spawn | Done | Stop
-"""What a step or `handle` may return."""
+"""The type of the outcomes that a step or `handle` may return."""

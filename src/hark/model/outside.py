@@ -1,4 +1,4 @@
-"""Tasks as workers outside see them: what a fetch returns, and the token that proves a claim."""
+"""Tasks as workers outside see them: FetchedTask, and the token that proves a claim."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from hark.model.errors import TaskLost
 
-OWNER: Final = "outside:"  # how the owners of fetched tasks begin, which are the ids of their leases in `workers`
+OWNER: Final = "outside:"  # the prefix of the owners of fetched tasks, which are the ids of their leases in `workers`
 
 
 class FetchedTask(Struct, frozen=True):
@@ -46,7 +46,7 @@ class FetchedTask(Struct, frozen=True):
 
 
 class TaskHeartbeat(Struct, frozen=True):
-    """What a heartbeat returns.
+    """The response to a heartbeat.
 
     Attributes:
         cancelled: Whether the task was cancelled: its worker ends it, and reports nothing more.

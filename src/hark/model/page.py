@@ -1,4 +1,4 @@
-"""Page: the list that every verb which lists returns, with the cursor of the page behind it."""
+"""Page: the list that every listing verb returns, with the cursor of the next page."""
 
 from __future__ import annotations
 

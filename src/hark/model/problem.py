@@ -1,4 +1,4 @@
-"""Problem: one mistake in a definition file, with the place where it is. ProblemList: those of a file that is read."""
+"""Problem: a mistake in a definition file, with its place. ProblemList: the mistakes of a file that is read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TooManyProblems(Exception):
 
 
 class ProblemList(list[Problem]):
-    """The problems of a file, as they are found."""
+    """The problems of a file, in the order in which they are found."""
 
     def report(self, element: str | None, line: int | None, message: str) -> None:
         """Keep a problem, once: a mistake in the `defaults:` of a job reaches many tasks.

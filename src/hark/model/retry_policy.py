@@ -1,4 +1,4 @@
-"""RetryPolicy: how often a failed `ctx.run` is repeated, and after which delays."""
+"""RetryPolicy: the number of retries of a failed `ctx.run`, and the delays before them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_RETRIES = 1000
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """When to run a failed function again: for `ctx.run(…, retries=RetryPolicy(…))`.
+    """The retries of a failed function: for `ctx.run(…, retries=RetryPolicy(…))`.
 
     Before retry n (from 1) the run waits `delay` times `factor` to the power of n - 1, at most `max_delay`. The wait is
     a timer of the instance: it holds no slot, and survives a crash.
@@ -67,12 +67,12 @@ def retry_policy(retries: int | RetryPolicy, backoff: Duration) -> RetryPolicy:
 
 
 def allows_retry(policy: RetryPolicy, failed: int, error: BaseException) -> bool:
-    """Whether another attempt follows this error. `failed`: how many have failed so far, this one included."""
+    """Return True if another attempt follows this error. `failed` attempts have failed so far, this one included."""
     return failed <= policy.limit and not isinstance(error, policy.unless)
 
 
 def delay_before(policy: RetryPolicy, retry: int) -> int:
-    """How many µs to wait before this retry, counted from 1; with jitter, another time at each call."""
+    """The µs to wait before this retry, counted from 1; with jitter, a new random time at each call."""
     first, most = _delays(policy)
     try:
         delay = min(first * float(policy.factor) ** (retry - 1), most) if first else 0.0

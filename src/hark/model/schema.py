@@ -1,6 +1,6 @@
-"""Schemas of answers: from a Python type or JSON Schema to the stored text, and from an answer to the typed object.
+"""Compile the schema of an answer, from a Python type or a JSON Schema, and read answers as typed objects.
 
-`compile_schema` refuses immediately what could not be used later. Answers are validated in validation.py; typed values
+`compile_schema` refuses a schema that could not be used later. Answers are validated in validation.py; typed values
 are read and written by json.Codec.
 """
 
@@ -97,7 +97,7 @@ def _inner_schema(kind: Any) -> dict[str, Any]:
 
 
 def _add_date_formats(info: Any, node: Any, defs: dict[str, Any], seen: set[str]) -> None:
-    """msgspec describes a datetime as just "string": any text would be accepted, and then could not be read."""
+    """Add the formats of dates: msgspec describes a datetime as "string", so texts that are not dates would pass."""
     if not isinstance(node, dict):
         return
     if "$ref" in node:

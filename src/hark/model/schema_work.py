@@ -1,4 +1,4 @@
-"""How much work it is to validate an answer, counted before it is done.
+"""Count the work of validating an answer before it is done.
 
 One check is one part of a schema applied to one part of an answer. Some schemas multiply: the alternatives of an
 `anyOf` that refers to itself are all tried again at every level of the answer, so a short answer can take very many
@@ -129,11 +129,6 @@ class SchemaWork:
 class _Part:
     """A schema within the schema, and where its own parts apply."""
 
-    __slots__ = (
-        "any_item", "any_name", "errors", "every_name", "first_items", "here", "multiples", "names", "other_items",
-        "other_names", "per_character", "per_item", "per_key_character", "recursive", "weight",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self.weight = 1
         self.per_character = 0
@@ -152,7 +147,7 @@ class _Part:
         self.any_item: list[_Part] = []
 
     def at(self, key: str | int | None) -> Iterator[_Part]:
-        """What applies to a property (None: one without a part of its own), to an item, or to every name."""
+        """The parts that apply to a property (None: one without a part of its own), to an item, or to every name."""
         if key == _NAMES:
             yield from self.every_name
         elif isinstance(key, int):
@@ -169,12 +164,7 @@ class _Part:
 
 
 class _State:
-    """All parts that apply to a value, each with how many times."""
-
-    __slots__ = (
-        "children", "errors", "has_names", "multiples", "names", "parts", "per_character", "per_item",
-        "per_key_character", "positions", "weight",
-    )  # fmt: skip
+    """The parts that apply to a value, each with the number of times."""
 
     def __init__(self, parts: dict[_Part, int]) -> None:
         self.parts = parts
@@ -191,7 +181,7 @@ class _State:
 
 
 class _PartBuilder:
-    """Makes the graph of parts; references are edges like any other."""
+    """Builds the graph of parts; references are edges like any other."""
 
     def __init__(self, schema: Any, pattern_cost: PatternCost) -> None:
         self._pattern_cost = pattern_cost
@@ -211,7 +201,7 @@ class _PartBuilder:
             part.here.remove(target)
 
     def _find_names(self, schema: Any, base: str) -> None:
-        """Every `$id` and anchor, wherever it is."""
+        """Collect every `$id` and anchor, wherever it is."""
         todo = [(schema, base)]
         self._documents[base] = schema
         while todo:
@@ -278,7 +268,7 @@ class _PartBuilder:
         part.per_item = 4 if schema.get("uniqueItems") is True else 0
 
     def _resolve(self, reference: str, base: str) -> list[tuple[Any, str]]:
-        """What a reference names: one schema, or all with that anchor, as the right one is known only later."""
+        """Find the target of a reference: one schema, or all with that anchor, as the right one is known only later."""
         address, _, fragment = reference.partition("#")
         base = urljoin(base, address) if address else base
         if base in self._documents and (not fragment or fragment.startswith("/")):
@@ -298,7 +288,7 @@ class _PartBuilder:
 def _walk(
     roots: Iterable[_Part], edges: Callable[[_Part], Iterable[_Part]]
 ) -> tuple[list[_Part], list[tuple[_Part, _Part]]]:
-    """All parts that can be reached, the deepest first; and the edges that lead back to a part on the way to them."""
+    """List the parts that can be reached, the deepest first; and the edges that lead back to a part on the way."""
     order: list[_Part] = []
     back: list[tuple[_Part, _Part]] = []
     done: dict[_Part, bool] = {}  # False while its edges are being followed
@@ -335,7 +325,7 @@ def _refuse_too_many(parts: Iterable[_Part]) -> None:
 
 
 def _values_compared(schema: dict[str, Any]) -> int:
-    """Simple values are found in a set; lists and objects are compared one by one."""
+    """Count the values of lists and objects to compare with; simple values are found in a set."""
     return sum(_size(value) for value in [*_list(schema.get("enum")), schema.get("const")] if _size(value) > 1)
 
 

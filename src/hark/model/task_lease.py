@@ -1,6 +1,6 @@
-"""The lease of a task as text: what a command of the task shows when it asks for something, and what fences it.
+"""The lease of a task as text, which a command of the task sends with its requests, and which fences them.
 
-`{epoch}.{task id}`; a shell task finds it in `HARK_LEASE`. It is not a secret: it says which claim is meant.
+The text is `{epoch}.{task id}`; a shell task finds it in `HARK_LEASE`. It is not a secret: it names a claim.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from hark.model.errors import InvalidInput
 
 
 def lease_text(task_id: str, epoch: int) -> str:
-    """The lease of a claim of this task."""
     return f"{epoch}.{task_id}"
 
 

@@ -1,4 +1,4 @@
-"""Time zones by their IANA names, and the instant of a local time, also where clocks are changed."""
+"""Find time zones by their IANA names, and the instant of a local time, also where clocks are changed."""
 
 from __future__ import annotations
 

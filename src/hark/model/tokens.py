@@ -21,17 +21,17 @@ _LENGTH: Final = len(_PREFIX) + 43  # 32 bytes as unpadded base64url
 
 
 def new_secret() -> str:
-    """256 random bits, with a prefix by which people and scanners for leaked secrets recognise it."""
+    """Make a secret of 256 random bits, with a prefix by which people and scanners for leaked secrets recognise it."""
     return _PREFIX + secrets.token_urlsafe(32)
 
 
 def is_secret(text: str) -> bool:
-    """Whether it has the form of a secret; if not, the store need not be asked."""
+    """Return True if a text has the form of a secret; otherwise no read of the store is needed."""
     return text.startswith(_PREFIX) and len(text) == _LENGTH
 
 
 def digest(secret: str) -> str:
-    """What the store keeps. Plain SHA-256: 256 random bits cannot be guessed, so a slow hash would gain nothing."""
+    """The digest that the store keeps: plain SHA-256, since a slow hash gains nothing for 256 random bits."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

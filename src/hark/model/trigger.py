@@ -1,4 +1,4 @@
-"""Trigger: what starts instances of a definition by itself.
+"""Trigger: a schedule or a start event, which starts instances of a definition.
 
 A schedule and a timer start one at each tick, a broadcast one each time it is sent, a message one if no live instance
 takes it. `Hark.schedule` makes schedules; a deployed definition brings its own (`Deploy.starts`).
@@ -13,28 +13,28 @@ from msgspec import Struct
 from hark.model.cron import Timing, check_timing
 from hark.model.errors import InvalidInput
 
-StartKind = Literal["schedule", "timer", "broadcast", "message"]
+TriggerKind = Literal["schedule", "timer", "broadcast", "message"]
 Overlap = Literal["skip", "allow", "queue"]
 
 MAX_CATCH_UP = 1000
 
 
 class Trigger(Struct, frozen=True, kw_only=True):
-    """One trigger of a definition.
+    """A trigger of a definition.
 
     `name` is that of the schedule, the broadcast or the message; a timer has none. `state` is the first state of the
     instances, as `StartBuilder` builds it from an input; without one, an instance that a broadcast or a message starts
     gets its payload. `element` is the step that the instance begins with; "" is the definition's first.
     """
 
-    kind: StartKind
+    kind: TriggerKind
     name: str = ""
     element: str = ""
     state: str | None = None
     correlation_key: str | None = None
     timing: Timing = Timing()
     at: int | None = None  # the first tick, µs since 1970; None: the first one of `timing`
-    remaining: int | None = None  # how many ticks there are in all; None: no limit
+    remaining: int | None = None  # the number of ticks in all; None: no limit
     overlap: Overlap = "skip"
     catch_up: int = 1
 

@@ -1,4 +1,4 @@
-"""Why an answer does not match its schema, found with a bounded amount of work.
+"""Validate an answer against its schema, with a bounded amount of work.
 
 Anyone with a link can send any answer, so the work is bounded by the size of the answer. Patterns run in linear time.
 The checks are counted before they are done (schema_work.py), and an answer that needs too many is refused. The
@@ -49,7 +49,7 @@ def check_schema(schema: str) -> None:
 
 
 def problems(schema: str, payload: str) -> list[str]:
-    """Why an answer does not match, each with its path: `items[2].amount: "x" is not of type "integer"`."""
+    """The mismatches of an answer, each with its path: `items[2].amount: "x" is not of type "integer"`."""
     limit = _MAX_CHECKS + _CHECKS_PER_CHARACTER * len(payload)
     found = _problems(schema, payload, limit, _MAX_LISTED_CHECKS)
     return [_TOO_MUCH_WORK] if found is None else found
@@ -125,7 +125,6 @@ def _advice(cause: jsonschema_rs.ValidationError) -> str:
 
 @lru_cache(1024)
 def _pattern_checks(pattern: str) -> int:
-    """The checks of a pattern for each character."""
     import jsonschema_rs
 
     for size, checks in _PATTERN_CHECKS.items():
@@ -156,7 +155,7 @@ class _Sample:
         self.is_cut = bool(self._incomplete)
 
     def has_all_of(self, at: Sequence[str | int]) -> bool:
-        """Whether the value at this path is complete: an error of an incomplete one may not be in the answer."""
+        """Return True if the value at this path is complete: an error of an incomplete one may not be in the answer."""
         return tuple(at) not in self._incomplete
 
     def _take(self, value: Any, at: tuple[str | int, ...]) -> Any:
@@ -182,7 +181,7 @@ class _Sample:
 
 
 def _leaves(errors: Iterator[jsonschema_rs.ValidationError]) -> Iterator[jsonschema_rs.ValidationError]:
-    """For "does not match any of these", the problems with the only alternative besides null: that one was meant."""
+    """Replace "does not match any of these" by the problems of the only alternative besides null, which was meant."""
     for error in errors:
         context = getattr(error.kind, "context", None) or []
         meant = [tried for tried in context if not (len(tried) == 1 and _wants_null(tried[0]))]

@@ -1,4 +1,4 @@
-"""What the engine returns: instances, signals, waits, awakeables, events. Frozen data without behaviour."""
+"""The values that the engine returns: instances, signals, waits, awakeables, events. Frozen data without behaviour."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class ChildView:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What happened to a signal.
+    """The outcome of a signal.
 
     Attributes:
         status: "woke" (the instance was parked on it), "stored" (it is in the inbox) or "duplicate" (its dedup key was
@@ -146,7 +146,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of the history of an instance.
+    """A line of the history of an instance.
 
     Attributes:
         seq: Its number; later events of an instance have higher ones.
@@ -240,7 +240,7 @@ setattr(Awakeable, "url", _ReadLink(Awakeable.__dict__["url"]))  # noqa: B010 - 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One thing an instance waits for, as `why` explains it.
+    """A wait of an instance, as `why` explains it.
 
     Attributes:
         kind: The kind of the wait, as in `Wait.kind`.
@@ -308,7 +308,7 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why an instance is where it is: what it waits for, what blocks it, and what almost woke it.
+    """The explanation of where an instance is: what it waits for, what blocks it, and what almost woke it.
 
     Attributes:
         id: The instance.
@@ -485,10 +485,10 @@ class Rate:
 
     @property
     def capacity(self) -> float:
-        """How many tokens one shard holds when it is full."""
+        """The number of tokens that one shard holds when it is full."""
         return (self.allowed if self.burst is None else self.burst) / self.shards
 
     @property
     def per_micro(self) -> float:
-        """How many tokens one shard gains per microsecond."""
+        """The number of tokens that one shard gains per microsecond."""
         return self.allowed / self.shards / (self.period * 1_000_000)

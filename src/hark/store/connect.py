@@ -51,7 +51,7 @@ def factory(url: str, *, schema: str, lease: float, clock: Callable[[], int] | N
 
 
 def exists(url: str) -> bool:
-    """Return False if there is certainly no database at `url`. Opens no connection: a server may be down."""
+    """Return False if there is certainly no database at `url`. This opens no connection: a server may be down."""
     return _type_of(url).exists(url)
 
 

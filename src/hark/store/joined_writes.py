@@ -1,8 +1,8 @@
-"""Several writes of a turn in one statement: a round trip for all of them instead of one for each.
+"""Join several writes of a turn into one statement: a round trip for all of them instead of one for each.
 
 A write that returns nothing (`Sql(…, joinable=True)`) is not sent at once. It goes with the next statement of its
 transaction, as a WITH clause of it. All parts of such a statement have the same snapshot and do not see each other's
-writes, so they must not have a table in common: what was written before is sent first then.
+writes, so they must not have a table in common: otherwise the earlier writes are sent first.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ class JoinedWrites:
         return bool(self._parts)
 
     def allow(self, sql: Sql[Any]) -> bool:
-        """True when this statement may be one with the writes that wait."""
+        """Return True when this statement may be joined with the waiting writes."""
         return sql.can_follow_writes and self._tables.isdisjoint(sql.tables)
 
     def add(self, sql: Sql[Any], text: str, parameters: list[Any]) -> None:
-        """Let a write wait."""
         self._parts.append((text, len(parameters)))
         self._parameters += parameters
         self._tables |= sql.tables
 
     def take(self) -> tuple[str, list[Any]]:
-        """One statement for all that wait, and its parameters; nothing waits any more."""
+        """Return one statement for all waiting writes, with its parameters, and forget the writes."""
         text, parameters = _joined(tuple(self._parts)), self._parameters
         self._parts, self._parameters, self._tables = [], [], set()
         return text, parameters
@@ -49,7 +48,7 @@ class JoinedWrites:
 
 @lru_cache(maxsize=256)
 def _joined(parts: tuple[tuple[str, int], ...]) -> str:
-    """The last part with the others as its WITH clause. Parameters are numbered on from part to part."""
+    """The last part, with the others as its WITH clause. The numbers of parameters continue from part to part."""
     texts: list[str] = []
     before = 0
     for text, count in parts:

@@ -1,8 +1,8 @@
-"""The schema of a store: created from one file, and brought up to date by numbered migrations, under the store's lock.
+"""Create the schema of a store from one file, and migrate it by numbered scripts, under the lock of the store.
 
-`schema/` has the newest version of the tables, `migrations/` what brings a store of an older version there (see its
+`schema/` has the newest version of the tables, `migrations/` the scripts that bring an older store up to it (see its
 README). A store that was migrated by a newer version is refused, because an old worker would write rows that the newer
-schema does not expect. What a released migration does never changes: a store may have applied it already.
+schema does not expect. A released migration never changes: a store may have applied it already.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ def newest(database: str) -> int:
 
 
 def schema(database: str) -> str:
-    """Return the SQL that creates the tables of a new store."""
     return (_files() / "schema" / f"{database}.sql").read_text("utf-8")
 
 

@@ -168,7 +168,10 @@ class PostgresStore:
         migrating = access == "migrate"
         db = await self._first_connection(migrating=migrating)
         try:
-            await (self._migrate(db) if migrating else self._check_version(db))
+            if migrating:
+                await self._migrate(db)
+            else:
+                migrate.check_current("postgres", await self._version(db))
             up = await db.fetchval("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8")
             self._quiet = time.monotonic() + self._lease - max(0.0, up)
         except FAULTS as error:
@@ -199,7 +202,7 @@ class PostgresStore:
                 "database in the URL."
             ) from error
         except ValueError:
-            pass  # its text may have a part of the password in it, and so may a chained exception
+            pass  # the text, also of a chained exception, may have a part of the password in it
         raise InvalidInput(f"{masked(self._url)!r} cannot be read. Check its port and the options after `?`.")
 
     async def _migrate(self, db: asyncpg.Connection) -> None:
@@ -220,7 +223,7 @@ class PostgresStore:
                     await db.execute(script)
 
     async def _version(self, db: asyncpg.Connection) -> int:
-        """The version of the tables in this schema; 0 if there are none."""
+        """Read the version of the tables in this schema; 0 if there are none."""
         found = await db.fetch(
             "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = $1 AND c.relname IN ('migrations', 'inbox')",
@@ -229,9 +232,6 @@ class PostgresStore:
         tables = {name for (name,) in found}
         migrate.check_released(tables)
         return await db.fetchval("SELECT coalesce(max(version), 0) FROM migrations") if tables else 0
-
-    async def _check_version(self, db: asyncpg.Connection) -> None:
-        migrate.check_current("postgres", await self._version(db))
 
     async def close(self) -> None:
         if self._announcing:
@@ -306,7 +306,7 @@ class PostgresStore:
             except FAULTS as error:
                 raise failed(db, error) from error
             except asyncio.CancelledError:
-                gave_up = True  # maybe because too many read at a time: dead workers must be found nevertheless
+                gave_up = True  # perhaps because of too many reads: this is no outage, dead workers must still be found
                 if db is not None:
                     db.terminate()  # the server may never answer on this connection
                 raise

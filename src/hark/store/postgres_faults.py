@@ -1,4 +1,4 @@
-"""Errors of asyncpg, as the kinds of failure that the contract names (store/protocol.py)."""
+"""Translate errors of asyncpg into the kinds of failure of the contract (store/protocol.py)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FAULTS: Final = (
 
 
 def may_be_starting(error: BaseException) -> bool:
-    """Whether a connection may be possible in a moment: nothing listens yet, or the server says that it is starting,
+    """Return True if a connection may be possible soon: nothing listens yet, or the server says that it is starting,
     stopping or full. A wrong password, an unknown database or a certificate that is not valid stays wrong."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "") in ("57P01", "57P02", "57P03", "53300") or (error.sqlstate or "")[:2] == "08"
@@ -51,7 +51,7 @@ def may_be_starting(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def terminated_on_failure(db: asyncpg.Connection) -> Iterator[None]:
-    """Around a question about a transaction: a connection on which it fails is not used again."""
+    """Terminate a connection on which the query inside fails, so that it is not used again."""
     try:
         yield
     except FAULTS as error:

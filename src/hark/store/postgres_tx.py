@@ -1,4 +1,4 @@
-"""PostgresTx: one turn on a write connection, and how statements are sent."""
+"""PostgresTx: one turn on a write connection. Also sends statements for all connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a SQLite database is for its owner only: it holds the secret that signs links, and all payloads.
+"""Protect the file of a SQLite database from other users: it holds the secret that signs links, and all payloads.
 
 SQLite gives `-wal` and `-shm` the mode of the database itself.
 """

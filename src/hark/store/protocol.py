@@ -1,4 +1,4 @@
-"""What the engine needs from a database, and nothing more.
+"""The contract between the engine and a database: Store, Tx and Lease.
 
 A store gives the clerk one write transaction at a time (`begin`), answers reads on other connections (`read`), renews
 leases on a connection that nothing else uses (`Lease`) and passes hints between processes (`announce`, `listen`). All
@@ -64,7 +64,7 @@ class Unreachable(StoreUnavailable):
 
 
 class Tx(Protocol):
-    """One write transaction: a turn. Used on the clerk's loop, one statement after the other."""
+    """A write transaction, which is one turn. Used on the clerk's loop, one statement after the other."""
 
     now: int
     """The time of the turn in µs by the database's clock (invariant 13)."""
@@ -89,7 +89,6 @@ class Tx(Protocol):
         Raises:
             StoreFault: The statement failed. The transaction can only be rolled back.
         """
-        ...
 
     async def reserve(self, numbers: Sequence[int]) -> None:
         """Lock these numbers, in ascending order, until the transaction ends.
@@ -100,7 +99,6 @@ class Tx(Protocol):
         Raises:
             StoreFault: As in `fetch`.
         """
-        ...
 
     async def commit(self) -> None:
         """Make the turn durable: it survives a crash of the process, the machine and the server once this returns.
@@ -109,7 +107,6 @@ class Tx(Protocol):
             Lost: The connection is gone and the outcome is unknown; the clerk calls `Store.committed`.
             StoreFault: Nothing was committed; the clerk calls `rollback`.
         """
-        ...
 
     async def rollback(self) -> None:
         """Undo the turn. Called after every failure except Lost in `commit`, also if the database has rolled back.
@@ -117,7 +114,6 @@ class Tx(Protocol):
         Raises:
             StoreFault: Only if the transaction may still be open.
         """
-        ...
 
 
 class Lease(Protocol):
@@ -132,21 +128,19 @@ class Lease(Protocol):
         Args:
             worker: The id of the worker.
             length: How long the lease is to last, in µs.
-            definitions: What the worker can run: its lanes, separated by commas.
-            info: Where it runs and what it has room for, as JSON (`views/worker_info.py`).
+            definitions: The lanes that the worker can run, separated by commas.
+            info: Its machine and its free slots, as JSON (`views/worker_info.py`).
 
         Raises:
             StoreFault: The lease was not renewed. The worker calls again; a lost connection must be replaced then.
         """
-        ...
 
     def close(self) -> None:
         """Close the connection. Must not raise."""
-        ...
 
 
 Access = Literal["migrate", "write", "read"]
-"""What `Store.open` may do: apply the missing migrations, use a store that has them all, or only look at it."""
+"""The access of `Store.open`: apply the missing migrations, use a store that has them all, or only read it."""
 
 
 class Unmigrated(Exception):
@@ -162,9 +156,9 @@ class Server(NamedTuple):
     """The database behind a store, for people: `hark doctor` shows it."""
 
     name: str
-    """The product and its version, and where it is if that is not a secret."""
+    """The product and its version, and its place if that is not a secret."""
     problem: str | None = None
-    """Why this version must not be used, and what to do; None if it is fine."""
+    """The reason why this version must not be used, and what to do; None if it is fine."""
 
 
 class Store(Protocol):
@@ -175,12 +169,11 @@ class Store(Protocol):
     poll: float
     """Seconds between two calls of `changed`."""
     has_one_calls: bool
-    """True if it can carry out a frequent turn as one call (`statements.one_call_turn`). Worth it only if a statement
+    """True if it can execute a frequent turn as one call (`statements.one_call_turn`), which pays only if a statement
     costs a round trip."""
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         """Make the event loop that the clerk's thread runs, and this store with it. Called once, before `open`."""
-        ...
 
     async def open(self, access: Access = "migrate") -> None:
         """Connect, and apply the missing migrations under a lock that other processes respect. Called once.
@@ -196,11 +189,9 @@ class Store(Protocol):
             StoreUnavailable: The database refuses the connection, or cannot be migrated.
             StoreTooNew: A newer Hark has migrated it.
         """
-        ...
 
     async def close(self) -> None:
         """Close all connections. Called once, when no other coroutine of the store is running. Must not raise."""
-        ...
 
     async def begin(self, *, one_call: bool = False) -> Tx:
         """Begin a turn. The clerk has ended the one before, so a store needs one write connection.
@@ -215,17 +206,15 @@ class Store(Protocol):
             Conflicted: Another process has the only write lock for too long.
             StoreFault: The transaction did not begin.
         """
-        ...
 
     def has_other_writers(self) -> bool:
-        """Whether another process has written lately and is kept out while a turn is running.
+        """Return True if another process has written lately and is kept out while a turn is running.
 
         The clerk then makes smaller turns and leaves gaps between them. Called twice per turn: must be cheap.
         """
-        ...
 
     async def committed(self, xid: int) -> bool:
-        """Find out what became of a transaction whose COMMIT raised Lost.
+        """Find out whether a transaction was committed whose COMMIT raised Lost.
 
         Args:
             xid: The `Tx.xid` of the transaction.
@@ -237,7 +226,6 @@ class Store(Protocol):
         Raises:
             StoreFault: The database does not answer; the clerk calls again.
         """
-        ...
 
     async def read(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         """Send one statement outside the turns, on a connection that never writes. Calls may overlap.
@@ -247,7 +235,6 @@ class Store(Protocol):
         Raises:
             StoreFault: The statement failed. It can be sent again.
         """
-        ...
 
     async def time(self) -> int:
         """The database's clock, in µs since 1970 (invariant 13).
@@ -255,7 +242,6 @@ class Store(Protocol):
         Raises:
             StoreFault: The database does not answer.
         """
-        ...
 
     async def server(self) -> Server:
         """Describe the database.
@@ -263,50 +249,44 @@ class Store(Protocol):
         Raises:
             StoreFault: The database does not answer.
         """
-        ...
 
     def no_reclaim_before(self) -> float:
-        """The time by `time.monotonic` before which expired leases are ignored; 0 if there is none.
+        """Return the time by `time.monotonic` before which expired leases are ignored; 0 if there is none.
 
         After an outage every lease has expired, although the workers live: they get one lease to renew theirs (M5).
         """
-        ...
 
     def lease(self) -> Lease:
-        """Make what renews a worker's lease. Called on the lease thread, which is the only one to use it.
+        """Make the Lease of a worker. Called on the lease thread, which is the only one to use it.
 
         Raises:
             HarkError: As in `open`.
         """
-        ...
 
     def listen(self, hint: Callable[[], None]) -> None:
         """Call `hint` on the clerk's loop when another process has announced something. Called once, after `open`.
 
         A hint may be lost, or come without a reason: `poll` covers the first, and the second costs one read.
         """
-        ...
 
     async def announce(self) -> None:
         """Give the other processes a hint, outside the turn. Called after a turn that made work for them.
 
         Must not raise: a hint that is lost is found by the next poll.
         """
-        ...
 
     async def changed(self) -> bool:
-        """Whether another process has written since the last call; True if the store cannot tell.
+        """Return True if another process has written since the last call, or if the store cannot tell.
 
         Called every `poll` seconds, so it is also the place to reopen the connection that listens.
 
         Raises:
             StoreFault: The database does not answer.
         """
-        ...
 
 
 class StoreType(Protocol):
-    """What a URL scheme stands for (see connect.py): the class of a store, used before there is a store.
+    """The class of a store, for a URL scheme (see connect.py); used before there is a store.
 
     No member opens a connection; any thread may call them.
     """
@@ -320,7 +300,6 @@ class StoreType(Protocol):
             lease: Seconds a worker's lease lasts. A turn that waits longer than that has lost its work.
             clock: The time in µs, instead of the database's own clock. For tests.
         """
-        ...
 
     def check(self, url: str, schema: str) -> None:
         """Validate the URL and the schema.
@@ -328,16 +307,12 @@ class StoreType(Protocol):
         Raises:
             InvalidInput: The URL is malformed, or the database cannot have such a schema.
         """
-        ...
 
     def exists(self, url: str) -> bool:
         """Return False if there is certainly no database at `url`; True if only a connection could tell."""
-        ...
 
     def shared_url(self, url: str) -> str | None:
         """Return the URL by which another process, in another directory, opens the same database; None if none can."""
-        ...
 
     def dump_migrations(self, schema: str) -> str:
         """Return the SQL that `open` would run on an empty database."""
-        ...

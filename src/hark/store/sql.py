@@ -1,4 +1,4 @@
-"""One text per statement, compiled for both databases.
+"""Sql: one text per statement, compiled for both databases.
 
 A statement is written once, in PostgreSQL's SQL with three kinds of placeholder:
 
@@ -37,7 +37,6 @@ _RECURSIVE: Final = re.compile(r"\s*WITH RECURSIVE\b")
 
 
 def _columns(text: str) -> list[tuple[str, str]]:
-    """Split `id text, n bigint` into pairs of name and type."""
     return [(name, kind) for name, _, kind in (part.strip().partition(" ") for part in text.split(","))]
 
 
@@ -46,6 +45,11 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     A store builds them without checks or conversions, so a boolean is 0 or 1 when it comes from SQLite.
     """
+
+    @classmethod
+    def columns(cls) -> str:
+        """The fields as a list of columns, for statements that read these columns of a table."""
+        return ", ".join(cls.__struct_fields__)
 
 
 R = TypeVar("R")
@@ -94,12 +98,12 @@ class Sql(Generic[R]):
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """The tables that it reads or writes; names that are not tables may be among them."""
+        """The tables that the statement reads or writes; names that are not tables may be among them."""
         return frozenset(_TABLE.findall(self._text))
 
     @cached_property
     def can_follow_writes(self) -> bool:
-        """True when PostgreSQL accepts further clauses WITH in front of it."""
+        """True when PostgreSQL accepts further WITH clauses in front of this statement."""
         return _RECURSIVE.match(self._text) is None
 
     @cached_property

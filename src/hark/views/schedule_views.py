@@ -15,7 +15,7 @@ from hark.store import statements as sql
 from hark.store.protocol import Store
 
 
-def schedule(row: sql.StartRow) -> Schedule:
+def schedule(row: sql.TriggerRow) -> Schedule:
     return Schedule(
         name=row.name,
         definition=row.definition,

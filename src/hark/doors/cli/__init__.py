@@ -4,7 +4,6 @@ import sys
 
 
 def main() -> None:
-    """The console script `hark`."""
     try:
         from hark.doors.cli.main import main as run
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The app of `--app MODULE:VARIABLE`: import it, and say what to correct if that fails."""
+"""Import the app of `--app MODULE:VARIABLE`, and say what to correct if that fails."""
 
 import importlib
 import os
@@ -51,7 +51,7 @@ def load_app(given: str) -> "Hark":
 
 
 def _what_failed(error: Exception) -> str:
-    """The error without its place, which `_what_to_do` names."""
+    """The message of an error without its place, which `_what_to_do` names."""
     why = reason(error)
     if isinstance(error, SyntaxError):
         why = error.msg.rstrip(".")
@@ -72,7 +72,7 @@ def _what_to_do(error: Exception, module: str) -> str:
 
 
 def _is_missing(error: Exception, module: str) -> bool:
-    """Whether the module of `--app` is what was not found, and not one that it imports."""
+    """Return True if the module of `--app` itself was not found, and not one that it imports."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return False
     return f"{module}.".startswith(f"{error.name}.")

@@ -218,8 +218,8 @@ def create(
 
 
 def _needs_a_park(found: Any) -> bool:
-    """In a shell task: the time of the awakeable is over. Nothing times out what a running task has asked, so the
-    command suspends itself, and the park does."""
+    """True in a shell task when the time of the awakeable is over. The sweep times out the awakeables of parked tasks
+    only, so the command suspends its task."""
     is_in_task = bool(os.environ.get("HARK_LEASE"))
     return is_in_task and found.timeout_at is not None and found.timeout_at <= datetime.now(UTC)
 

@@ -1,4 +1,4 @@
-"""How commands and groups of commands are declared: `@command(group)` on a function, with the shared options added."""
+"""Declare commands and groups of commands: `@command(group)` on a function adds the shared options."""
 
 import inspect
 import os

@@ -1,6 +1,6 @@
-"""What the shell completes besides commands and options: statuses, kinds, and the definitions of a store.
+"""Complete values in the shell: statuses, kinds, and the definitions of a store.
 
-A key press must neither fail, nor print, nor wait for a database that does not answer: then nothing is completed.
+A key press must neither fail, nor print, nor wait for a database that does not answer: nothing is completed then.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ def definitions(ctx: typer.Context) -> list[str]:
 
 
 def _options_so_far(ctx: typer.Context) -> Options:
-    """The shared options on the unfinished command line. Those of the groups before the command count too."""
+    """The shared options on the unfinished command line, also those behind the groups before the command."""
     parent = getattr(ctx, "parent", None)
     params = ctx.params.get
     given = Options(db=params("db"), app=params("app"), schema=params("schema"), server=params("server"))

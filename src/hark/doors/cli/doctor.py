@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import open_engine, use_nats
 from hark.doors.cli.options import NatsUrl, Options
 from hark.doors.cli.output import colored, print_json, printable, when
@@ -33,10 +32,6 @@ class Check(NamedTuple):
     text: str
 
 
-def add_commands(cli: typer.Typer) -> None:
-    command(cli)(doctor)
-
-
 def doctor(options: Options, nats: NatsUrl = None) -> None:
     """Check a store, its workers, its timers and its schedules, and NATS if the app uses it.
 
@@ -47,7 +42,7 @@ def doctor(options: Options, nats: NatsUrl = None) -> None:
     from hark.app import Hark
     from hark.app.door_access import DoorAccess
 
-    checks = [_check_python()]
+    checks = [Check("python", "ok", f"{platform.python_version()} on {platform.system()} ({sys.executable})")]
     try:
         with open_engine(options, "read") as hark:
             if isinstance(hark, Hark):
@@ -70,14 +65,11 @@ def doctor(options: Options, nats: NatsUrl = None) -> None:
 
 def diagnose(facts: dict[str, Any]) -> list[Check]:
     """Turn the facts about a store (views/health.py) into checks."""
+    schema = Check("migrations", "ok", f"up to date, version {facts['schema']}")
     return [
-        _check_database(facts), _check_schema(facts), _check_clock(facts), _check_workers(facts), _check_code(facts),
+        _check_database(facts), schema, _check_clock(facts), _check_workers(facts), _check_code(facts),
         _check_leases(facts), _check_timers(facts), _check_schedules(facts), _check_waits(facts),
     ]  # fmt: skip
-
-
-def _check_python() -> Check:
-    return Check("python", "ok", f"{platform.python_version()} on {platform.system()} ({sys.executable})")
 
 
 def _check_secret(secret: str | None) -> Check:
@@ -93,10 +85,6 @@ def _check_database(facts: dict[str, Any]) -> Check:
     if facts["database_problem"] is not None:
         return Check("store", "error", facts["database_problem"])
     return Check("store", "ok", f"{facts['database']} responds")
-
-
-def _check_schema(facts: dict[str, Any]) -> Check:
-    return Check("migrations", "ok", f"up to date, version {facts['schema']}")
 
 
 def _check_clock(facts: dict[str, Any]) -> Check:
@@ -179,7 +167,7 @@ def _check_waits(facts: dict[str, Any]) -> Check:
 
 
 def _check_server(hark: "Hark", url: str | None) -> list[Check]:
-    """What is to be said of NATS; nothing if it is not used."""
+    """The check of NATS; none if the app does not use it."""
     from hark.app.door_access import DoorAccess
 
     try:

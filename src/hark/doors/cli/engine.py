@@ -100,7 +100,7 @@ def use_nats(app: "Hark", url: str | None) -> None:
 
 
 def local_only_app(options: Options, command: str) -> "Hark":
-    """The same, for a command that a server cannot execute."""
+    """The `local_app` of a command that a server cannot execute."""
     refused = f"`hark {command}` works on a store, not through a server."
     if options.server is not None:
         raise InvalidInput(f"{refused} Give the --db of the server's store instead of --server.")
@@ -151,7 +151,7 @@ def read_up_to(limit: int, after: str | None, read: Callable[..., Any]) -> "Page
 
 
 def door_access(engine: Engine) -> "DoorAccess | RemoteHark":
-    """What doors need of the engine besides its verbs; a `RemoteHark` has it too."""
+    """The `DoorAccess` of an engine; a `RemoteHark` has the operations of one itself."""
     from hark.app import Hark
 
     if not isinstance(engine, Hark):

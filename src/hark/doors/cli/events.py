@@ -8,17 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import Engine, find_target, open_engine, read_up_to
 from hark.doors.cli.options import Job, Limit, Options, Wide
 from hark.doors.cli.output import print_json, printable, shorten
 from hark.doors.cli.tables import cut_line, line_width, shown_ids
 
 _POLL_INTERVAL = 0.5
-
-
-def add_commands(cli: typer.Typer) -> None:
-    command(cli)(events)
 
 
 def events(

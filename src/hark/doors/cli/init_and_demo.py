@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_app
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json
@@ -104,11 +103,6 @@ JOB_STEPS = (
 _DEMO_DB = "sqlite:///hark.db"
 _DEMO_STATUSES: tuple[Status | None, ...] = ("awaiting_signal", None, "done", None)  # to wait for, after each of STEPS
 _TIMEOUT = 60  # seconds, for what takes a moment
-
-
-def add_commands(cli: typer.Typer) -> None:
-    command(cli)(init)
-    command(cli)(demo)
 
 
 def init(

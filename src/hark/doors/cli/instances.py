@@ -146,7 +146,7 @@ def _state(instance: Any, options: Options) -> list[tuple[str, Any]]:
 
 
 def _may_wait_for_retry(instance: Any) -> bool:
-    """Whether an attempt may have failed that is to be repeated: a step of a machine, or a run of a function."""
+    """Return True if a failed attempt may be repeated: a step of a machine, or a run of a function."""
     if instance.status == "runnable":
         return bool(instance.attempt > 0)
     return any(wait.name is None and wait.deadline is not None for wait in instance.waits)

@@ -1,4 +1,4 @@
-"""How a job is shown: a block of lines, one line per change, or a live table on a terminal."""
+"""Show a job: as a block of lines, a line per change, or a live table on a terminal."""
 
 import re
 import sys
@@ -27,7 +27,7 @@ _MOST_TASKS = 40  # rows of the live table; of a larger job those that need atte
 
 
 class JobView(Protocol):
-    """Where the progress of a job is shown."""
+    """Shows the progress of a job."""
 
     def show(self, report: "JobReport") -> None: ...
 
@@ -36,7 +36,7 @@ class JobView(Protocol):
 
 
 def mark(task: "TaskReport") -> str:
-    """The sign before a task. One that waits for its gate has done its work."""
+    """The sign before a task. A task that waits for its gate has done its work."""
     return "✓" if task.at_gate else _MARKS.get(task.status, "?")
 
 
@@ -52,7 +52,7 @@ def task_line(task: "TaskReport") -> str:
 
 
 def task_details(options: Options, task: "TaskReport") -> Iterator[str]:
-    """What else there is to say about a task: its error, what it waits for, and how to answer it."""
+    """The lines below a task: its error, what it waits for, and how to answer it."""
     if task.error is not None and task.status in ("failed", "cancelled"):
         yield colored(printable(task.error), "red" if task.status == "failed" else "dim")
     if task.note is not None:
@@ -69,7 +69,6 @@ def task_details(options: Options, task: "TaskReport") -> Iterator[str]:
 
 
 def print_report(options: Options, report: "JobReport") -> None:
-    """Print a job and its tasks."""
     job = report.job
     print(f"{printable(job.definition)} {job.id} {colored(job.status)} (started {ago(job.created_at)})")
     for task in report.tasks:
@@ -113,7 +112,7 @@ class SilentView:
     """Shows nothing: the output is for a program."""
 
     def show(self, report: "JobReport") -> None:
-        """Nothing."""
+        pass
 
 
 class LineView:
@@ -190,7 +189,7 @@ def _plain_details(options: Options, task: "TaskReport") -> Iterator[str]:
 
 
 def _most_important(report: "JobReport") -> list["TaskReport"]:
-    """The rows of the table, in the order of the file: what runs, waits or failed before what is done or pending."""
+    """Choose the rows of the table, in the order of the file: tasks that run, wait or failed before all others."""
     if len(report.tasks) <= _MOST_TASKS:
         return list(report.tasks)
     order = {"running": 0, "suspended": 0, "failed": 0, "pending": 2}

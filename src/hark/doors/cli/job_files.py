@@ -1,12 +1,11 @@
-"""`hark job check|graph|schema`: what can be done with a job file without running it."""
+"""`hark job check|graph|schema`: check and draw a job file without running it."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_app
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json, printable
@@ -16,12 +15,6 @@ if TYPE_CHECKING:
     from hark.app.job_files import Job
 
 JobFile = Annotated[Path, typer.Argument(metavar="FILE", help="A job in YAML or JSON; - is standard input")]
-
-
-def add_commands(cli: typer.Typer) -> None:
-    command(cli)(check)
-    command(cli)(graph)
-    command(cli)(schema)
 
 
 def read_job(file: Path) -> "Job":
@@ -43,7 +36,6 @@ def read_bytes(file: Path) -> bytes:
 
 
 def parse_job(file: Path, data: bytes) -> "Job":
-    """The job in the bytes of a file."""
     from hark.app.job_files import parse_job_file
 
     return parse_job_file(data, f"The job file {file}")
@@ -96,15 +88,14 @@ def graph(
 
     spec = read_job(file).spec
     if options.json:
-        print_json([_edges(task) for task in spec.tasks])
+        print_json([
+            {"name": task.name, "type": task.type, "needs": list(task.needs), "finally": task.is_finally}
+            for task in spec.tasks
+        ])  # fmt: skip
     elif svg:
         print(draw_svg(spec), end="")
     else:
         print("\n".join(map(printable, draw_text(spec))))
-
-
-def _edges(task: Any) -> dict[str, Any]:
-    return {"name": task.name, "type": task.type, "needs": list(task.needs), "finally": task.is_finally}
 
 
 def schema(options: Options) -> None:

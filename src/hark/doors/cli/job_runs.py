@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import Engine, door_access, find_target, open_engine, read_up_to
 from hark.doors.cli.instances import cancel as cancel_instance
 from hark.doors.cli.job_display import JobView, job_view, print_answers, print_report
@@ -27,18 +26,11 @@ if TYPE_CHECKING:
     from hark.model.job_report import JobReport
 
 _POLL_INTERVAL = 0.2
-_IDENTICAL_REPORTS = (
-    2  # reports in a row that must agree that only waits are left: a report is not one snapshot of the store
-)
+# Reports in a row that must agree that only waits are left: a report is not one snapshot of the store.
+_IDENTICAL_REPORTS = 2
 _GRACE = 2.0  # seconds that handlers get to finish after Ctrl-C
 
 JobTarget = Annotated[str, typer.Argument(metavar="JOB", help="The id or the correlation key of a job")]
-
-
-def add_commands(cli: typer.Typer) -> None:
-    for verb in (run, status, cancel, retry, logs):
-        command(cli)(verb)
-    command(cli, "list")(list_)
 
 
 def run(
@@ -87,17 +79,17 @@ def run(
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+    """SIGTERM was received."""
 
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM stops the worker as Ctrl-C does: a worker that is killed keeps its tasks until its lease ends."""
+    """Let SIGTERM stop the worker as Ctrl-C does: a killed worker keeps its tasks until its lease ends."""
 
     def interrupt(*_: object) -> None:
         raise _Terminated
 
-    if threading.current_thread() is not threading.main_thread():  # only that one may change what a signal does
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
         yield
         return
     before = signal.signal(signal.SIGTERM, interrupt)
@@ -108,14 +100,14 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 
 def _silence_log() -> None:
-    """The command shows failures itself; lines of the log would be written into the table."""
+    """Turn the log off: the command shows failures itself, and lines of the log would be written into the table."""
     import logging
 
     logging.getLogger("hark").addHandler(logging.NullHandler())
 
 
 def _start(hark: Engine, job: "Job", data: bytes, inputs: Any, more: dict[str, Any]) -> str:
-    """Deploy the job and start it; the id of the instance."""
+    """Deploy the job and start it. Returns the id of the instance."""
     from hark.app import Hark
 
     if isinstance(hark, Hark):
@@ -145,7 +137,6 @@ def _watch(hark: Engine, id: str, view: JobView, wait: bool) -> "JobReport":
 
 
 def _end(options: Options, report: "JobReport") -> None:
-    """Print how the job ended, and exit with its code."""
     job = report.job
     if options.json:
         print_json(job)
@@ -233,7 +224,7 @@ def list_(
 
 
 def _tasks(job: Any) -> str:
-    """How far a job is: `3/5, 1 suspended`."""
+    """The progress of a job: `3/5, 1 suspended`."""
     tasks = _tasks_of(job)
     if not tasks:
         return "-"
@@ -326,7 +317,7 @@ def _streamed(hark: Engine, job: str, follow: bool) -> Iterator[Any]:
     """The chunks that the tasks of a job have streamed, from the first; with `follow`, also those that come."""
     cursor = (0, 0)
     while True:
-        # Read before the events: those of a job that had ended by then are all there.
+        # Read before the events: if the job has ended by now, all of its events are in the store.
         ended = not follow or hark.get(job).result().finished_at is not None
         new = hark.events(job, after=cursor, limit=1000).result()
         yield from (event for event in new if event.type == "stream")

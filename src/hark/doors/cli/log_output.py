@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from hark.model.errors import InvalidInput
@@ -46,7 +47,7 @@ def set_up_log(process: int | None = None) -> Callable[[str], None]:
         hark.setLevel(level.upper())
     elif hark.level == logging.NOTSET:
         hark.setLevel(logging.INFO)
-    return _print_json if form == "json" else _print
+    return _print_json if form == "json" else partial(print, flush=True)
 
 
 def _variable(name: str, values: tuple[str, ...]) -> str | None:
@@ -56,10 +57,6 @@ def _variable(name: str, values: tuple[str, ...]) -> str | None:
     if value not in values:
         raise InvalidInput(f"{name}={value!r}: set it to {' or '.join(values)}, or leave it out.")
     return value
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
 
 
 def _print_json(text: str) -> None:

@@ -28,7 +28,7 @@ from hark.doors.cli import (
     tokens,
     workers,
 )
-from hark.doors.cli.commands import group
+from hark.doors.cli.commands import command, group
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import printable
 from hark.doors.cli.usage_errors import usage_message
@@ -57,8 +57,13 @@ _EXIT_CODES: dict[type[HarkError], int] = {
 }
 
 cli = group("Durable workflows that wait for the outside world.", root=True)
-for module in (serve_and_worker, start_and_signal, migrate, init_and_demo, doctor, events, workers):
-    module.add_commands(cli)
+for verb in (
+    start_and_signal.start, start_and_signal.signal, start_and_signal.broadcast, start_and_signal.message,
+    init_and_demo.init, init_and_demo.demo, doctor.doctor, events.events, workers.workers,
+):  # fmt: skip
+    command(cli)(verb)
+for verb in (serve_and_worker.serve, serve_and_worker.worker, migrate.migrate):
+    command(cli, store_only=True)(verb)
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")
 cli.add_typer(jobs.cli, name="job")
@@ -79,7 +84,6 @@ def main() -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
     try:
         given = Options(command_line=tuple(args))
         code = cli(args=list(args), prog_name="hark", standalone_mode=False, obj=given)
@@ -98,7 +102,6 @@ def run(args: Sequence[str]) -> int:
 
 
 def exit_code(error: HarkError) -> int:
-    """The exit code of a command that ended with this error."""
     return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 1)
 
 

@@ -4,15 +4,10 @@ from typing import Annotated
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_only_app
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import print_json
 from hark.model.masking import masked
-
-
-def add_commands(cli: typer.Typer) -> None:
-    command(cli, store_only=True)(migrate)
 
 
 def migrate(

@@ -19,49 +19,19 @@ from hark.model.errors import InvalidInput, MalformedJson
 from hark.model.masking import masked
 
 DEFAULT_DB = "sqlite:///hark.db"
+
+
+def _shared(name: str, metavar: str | None, help: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=help, rich_help_panel=OTHER_OPTIONS)
+
+
 SHARED_OPTIONS: dict[str, Any] = {
-    "db": Annotated[
-        str | None,
-        typer.Option(
-            "--db",
-            metavar="URL",
-            help="The store: sqlite:///FILE or postgresql://… (or HARK_DB)",
-            rich_help_panel=OTHER_OPTIONS,
-        ),
-    ],
-    "app": Annotated[
-        str | None,
-        typer.Option(
-            "--app",
-            metavar="MODULE:APP",
-            help="Your app: shop:app is the variable app in shop.py",
-            rich_help_panel=OTHER_OPTIONS,
-        ),
-    ],
-    "schema": Annotated[
-        str | None,
-        typer.Option(
-            "--schema", metavar="NAME", help="The schema in PostgreSQL (or HARK_SCHEMA)", rich_help_panel=OTHER_OPTIONS
-        ),
-    ],
-    "server": Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            metavar="URL",
-            help="A running server instead of a store (or HARK_SERVER)",
-            rich_help_panel=OTHER_OPTIONS,
-        ),
-    ],
-    "token": Annotated[
-        str | None,
-        typer.Option(
-            "--token", metavar="TOKEN", help="The token for --server (or HARK_TOKEN)", rich_help_panel=OTHER_OPTIONS
-        ),
-    ],
-    "json": Annotated[
-        bool, typer.Option("--json", help="Print JSON; a list is an array", rich_help_panel=OTHER_OPTIONS)
-    ],
+    "db": Annotated[str | None, _shared("--db", "URL", "The store: sqlite:///FILE or postgresql://… (or HARK_DB)")],
+    "app": Annotated[str | None, _shared("--app", "MODULE:APP", "Your app: shop:app is the variable app in shop.py")],
+    "schema": Annotated[str | None, _shared("--schema", "NAME", "The schema in PostgreSQL (or HARK_SCHEMA)")],
+    "server": Annotated[str | None, _shared("--server", "URL", "A running server instead of a store (or HARK_SERVER)")],
+    "token": Annotated[str | None, _shared("--token", "TOKEN", "The token for --server (or HARK_TOKEN)")],
+    "json": Annotated[bool, _shared("--json", None, "Print JSON; a list is an array")],
 }
 
 Payload = Annotated[
@@ -107,7 +77,7 @@ class Options:
     """All arguments of `hark`, as they were typed: not an option."""
 
     def override(self, earlier: "Options | None") -> "Options":
-        """These options; where one is not given, the earlier one."""
+        """Return these options, completed with the earlier ones."""
         if earlier is None:
             return self
         pairs = zip(_values(self), _values(earlier), strict=True)
@@ -135,9 +105,9 @@ class Options:
         return os.environ.get("HARK_SCHEMA") or None
 
     def as_given(self) -> str:
-        """The options that choose the store, to be put behind a command that the user is told to run next.
+        """The options that choose the store, as text behind a command that the user should run next.
 
-        What comes from the environment is left out, because it applies to that command too. So are secrets.
+        Values from the environment are left out, because they apply to that command too. So are secrets.
         """
         words = []
         for name in ("db", "app", "schema", "server"):
@@ -146,9 +116,9 @@ class Options:
         return "".join(f" {shlex.quote(word)}" for word in words) + (" --token …" if self.token is not None else "")
 
     def add_to_commands(self, text: str) -> str:
-        """A text that tells the user to run commands, with these options in each of them.
+        """Return a text that tells the user to run commands, with these options in each of them.
 
-        A command is in backticks, or it is the end of the text.
+        A command is in backticks, or at the end of the text.
         """
 
         def complete(match: re.Match[str]) -> str:
@@ -188,7 +158,6 @@ def parse_payload(payload: str | None, text: bool, file: Path | None) -> Any:
 
 
 def parse_tags(tags: list[str] | None) -> dict[str, str] | None:
-    """The values of --tag."""
     found: dict[str, str] = {}
     for tag in tags or ():
         name, equals, value = tag.partition("=")
@@ -220,7 +189,6 @@ def parse_values(given: list[str] | None, option: str | None = None) -> dict[str
 
 
 def parse_json(text: str | None, what: str) -> Any:
-    """The value of an option that must be JSON."""
     from hark.model import json
 
     if text is None:

@@ -1,8 +1,7 @@
-"""How results are printed: JSON for programs, blocks of fields for people. Tables are in tables.py.
+"""Print results: JSON for programs, blocks of fields for people. Tables are in tables.py.
 
-Colors are used on a terminal only, and not with NO_COLOR. Text that comes
-from outside (names, payloads, errors) is printed without its control characters: the name of a signal must not be able
-to control the terminal.
+Colors are used on a terminal only, and not with NO_COLOR. Text from outside (names, payloads, errors) is printed
+without its control characters: the name of a signal must not be able to control the terminal.
 """
 
 import os
@@ -28,14 +27,12 @@ _ANSI = {"green": "32", "red": "31", "yellow": "33", "cyan": "36", "dim": "2", "
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON on one line."""
     from hark.model import json
 
     print(json.dump_unchecked(value))
 
 
 def print_svg(svg: str, output: Path | None, *, as_json: bool) -> None:
-    """Write a drawing to a file, or print it."""
     drawn = f"{svg.rstrip()}\n"
     if output is not None:
         try:
@@ -57,7 +54,7 @@ def printable(value: Any) -> str:
 
 
 def print_next_page(found: "Page[Any]") -> None:
-    """Say how to list what comes after these, if there is more."""
+    """Say how to list the next page, if there is one."""
     if found.next is not None:
         print(f"There is more: run the same command with --after {found.next}.")
 
@@ -76,22 +73,20 @@ def ago(at: datetime | None) -> str:
 
 
 def when(at: datetime | None) -> str:
-    """A time, relative to now and exact."""
     return "-" if at is None else f"{ago(at)} ({exact(at)})"
 
 
 def exact(at: datetime) -> str:
-    """A time in UTC, to the second."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def age(since: datetime) -> str:
-    """How long ago a time is: `3 min`."""
+    """The age of a time: `3 min`."""
     return duration((datetime.now(UTC) - since).total_seconds())
 
 
 def colored(text: str, style: str | None = None) -> str:
-    """Text in a color, on a terminal; without `style`, in the color of the status that the text is."""
+    """Color a text, on a terminal; without `style`, in the color of the status that it names."""
     style = _STYLES.get(text) if style is None else style
     if style is None or not _use_colors():
         return text

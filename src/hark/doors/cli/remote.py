@@ -2,7 +2,7 @@
 
 The table of routes has the method, the path, the fields of the body and the type of the result of each.
 
-An error of the server is raised here as the engine raised it there: the same class with the same data, so a command
+An error of the server is raised here as the engine raised it there: as the same class with the same data, so a command
 ends with the same exit code. The client is that of the standard library: a command sends one request or a few.
 """
 
@@ -39,6 +39,11 @@ T = TypeVar("T")
 _TIMEOUT = 60.0  # seconds
 _PAGE = 1000  # the most a server returns in one page
 _ROUTES = {route.id: route for route in ROUTES}
+# The nearest class for an error whose type is missing or unknown here: the server is older or newer.
+_ERRORS_BY_STATUS: dict[int, type[HarkError]] = {
+    400: InvalidInput, 401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict, 413: PayloadTooLarge,
+    422: InvalidInput, 503: StoreUnavailable,
+}  # fmt: skip
 _ERRORS: dict[str, type[HarkError]] = {
     **ERROR_TYPES,
     **{name: kind for name, kind in vars(door_errors).items() if isinstance(kind, type)},
@@ -70,7 +75,7 @@ class Raw(NamedTuple):
 
 
 def _verb(operation: str, result: Callable[[Any], Any] | None = None) -> Callable[..., RemoteReply[Any]]:
-    """The verb of `Hark` that an operation of the HTTP API is, with the arguments of `RemoteHark._call`.
+    """Make the verb of `Hark` that sends an operation of the HTTP API, with the arguments of `RemoteHark._call`.
 
     Args:
         operation: The `id` of its route.
@@ -161,10 +166,10 @@ class RemoteHark:
         )
         return RemoteReply([(one.name, one.version) for one in done.deployed])
 
-    # -- what a server does not need, or has no route for --------------------------------------------
+    # -- operations without a route ------------------------------------------------------------------
 
     def ids_beginning(self, prefix: str, *, limit: int = 2) -> RemoteReply[builtins.list[str]]:
-        """As `DoorAccess.ids_beginning`, among the newest instances."""
+        """Find ids as `DoorAccess.ids_beginning` does, but among the newest instances only."""
         found = (one for one in self.list(limit=_PAGE).result() if one.kind != "task")
         return RemoteReply([one.id for one in found if one.id.startswith(prefix)][:limit])
 
@@ -244,7 +249,6 @@ class RemoteHark:
 
 
 def _path(route: Route, values: Iterator[Any]) -> str:
-    """The path of a route, with its arguments."""
     parts = [""]
     for part in route.segments:
         if part.startswith("{"):
@@ -298,31 +302,10 @@ def error_of_response(status: int, body: Any, url: str) -> HarkError:
     if not isinstance(body, dict) or not isinstance(body.get("error"), str):
         return HarkError(f"{url} answered with status {status}, but not as Hark does. Is this a Hark server?")
     message = body["error"]
-    kind = _ERRORS.get(str(body.get("type"))) or _error_of_status(status)
+    kind = _ERRORS.get(str(body.get("type"))) or _ERRORS_BY_STATUS.get(status, HarkError)
     if kind is Unauthenticated:
         message += " Give it with --token or HARK_TOKEN."
     try:
         return rebuild_error(kind, message, body)
     except (TypeError, ValueError):  # data that no Hark server sends
         return HarkError(message)
-
-
-def _error_of_status(status: int) -> type[HarkError]:
-    """The nearest class for an error whose type is missing or unknown here: the server is older or newer."""
-    match status:
-        case 400 | 422:
-            return InvalidInput
-        case 401:
-            return Unauthenticated
-        case 403:
-            return Forbidden
-        case 404:
-            return NotFound
-        case 409:
-            return Conflict
-        case 413:
-            return PayloadTooLarge
-        case 503:
-            return StoreUnavailable
-        case _:
-            return HarkError

@@ -1,4 +1,4 @@
-"""The directory of a running command of a task, as `hark awakeable create` uses it. The worker makes it."""
+"""The directory of a running command of a task, which `hark awakeable create` uses. The worker makes it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hark.model.errors import InvalidInput
 def next_place() -> Iterator[str]:
     """The place of the next awakeable of this run of the command: the nth one of every run has the same place.
 
-    It counts only if the block ends without an error. Other processes of the command wait until then: two of them never
-    get the same place.
+    The place counts only if the block ends without an error. Other processes of the command wait for that: two of them
+    never get the same place.
 
     Raises:
         InvalidInput: This process is not part of a task's command, or the directory is not available to it.

@@ -1,7 +1,7 @@
 """`hark serve` and `hark worker`: the processes that run until they get SIGTERM or Ctrl-C.
 
-With `--processes`, the same function runs in the supervisor and in each process that this starts: in the supervisor it
-ends before the app is loaded.
+With `--processes`, the same function runs in the supervisor and in each process that the supervisor starts. In the
+supervisor it ends before the app is loaded.
 """
 
 import gc
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import local_only_app, use_nats
 from hark.doors.cli.options import NatsUrl, Options
 from hark.doors.http.listening import address, inherited, listen
@@ -50,11 +49,6 @@ Grace = Annotated[
     float,
     typer.Option("--grace", metavar="SECONDS", help="How long running steps may continue after Ctrl-C or SIGTERM"),
 ]
-
-
-def add_commands(cli: typer.Typer) -> None:
-    command(cli, store_only=True)(serve)
-    command(cli, store_only=True)(worker)
 
 
 def serve(
@@ -212,7 +206,7 @@ def _supervise(
 ) -> NoReturn:
     """Run the processes until they are stopped; then exit. This process loads neither the app nor the store.
 
-    `running` and `stopping` is what is said of all processes; `of_each` is what each has on its own address, if any.
+    `running` and `stopping` are messages about all processes; `of_each` names the service on each own address, if any.
     """
     from hark.doors.cli.supervisor import Supervisor, child_command
 
@@ -235,7 +229,7 @@ def _supervise(
 
 
 def _metrics_listeners(host: str, port: int | None, processes: int) -> list[socket.socket | None]:
-    """The sockets for --metrics-port, one for each process: with a shared one, a scrape would reach any of them."""
+    """Open the sockets for --metrics-port, one for each process: on a shared one, a scrape would reach any of them."""
     if port is None:
         return [None] * processes
     if port + processes > 65536:
@@ -253,7 +247,7 @@ def _inherited(supervised: "Supervised | None", host: str) -> socket.socket | No
 
 
 def _say_nothing(line: str) -> None:
-    """What a process with a supervisor says: the supervisor speaks for all of them."""
+    """Print nothing: the supervisor reports for all of its processes."""
 
 
 def _refuse_store_in_memory(app: "Hark", processes: int) -> None:

@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hark.doors.cli.commands import command
 from hark.doors.cli.completion import definitions
 from hark.doors.cli.engine import find_target, open_engine
 from hark.doors.cli.options import File, Options, Payload, Tags, Target, Text, parse_json, parse_payload, parse_tags
@@ -14,11 +13,6 @@ from hark.doors.cli.output import print_json
 def _dedup_key(what: str) -> Any:
     """The option --dedup-key of a command that sends a signal, a broadcast or a message."""
     return typer.Option("--dedup-key", metavar="KEY", help=f"A second {what} with the same key has no effect")
-
-
-def add_commands(cli: typer.Typer) -> None:
-    for verb in (start, signal, broadcast, message):
-        command(cli)(verb)
 
 
 def start(

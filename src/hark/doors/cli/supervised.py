@@ -1,6 +1,6 @@
-"""A process that a supervisor (supervisor.py) has started: what it is told, and how it stops with the supervisor.
+"""The side of a process that a supervisor (supervisor.py) has started: its number, and its end with the supervisor.
 
-It is told which one it is by an environment variable, and not by an option: its command line is the one that was typed.
+The number comes in an environment variable and not in an option: the command line stays the one that was typed.
 The variable is removed before any code of the app runs.
 """
 
@@ -24,7 +24,7 @@ _MAX_GRACE: Final = 7 * 86400.0  # seconds; `time.sleep` refuses an infinite num
 
 @dataclass(frozen=True)
 class ProcessPlace:
-    """Which of the processes this is, and the descriptors that it inherits from the supervisor."""
+    """The number of one of the processes, and the descriptors that it inherits from the supervisor."""
 
     number: int
     """From 1."""

@@ -44,7 +44,7 @@ _LONGEST_SLEEP: Final = 3600.0
 
 
 def restart_delay(quick_deaths: int) -> float:
-    """Seconds to wait before a process is started again that has died so many times in a row soon after its start."""
+    """Seconds to wait before a restart, after this many deaths in a row that came soon after a start."""
     if quick_deaths <= 1:
         return 0.0
     return min(_MAX_DELAY, _FIRST_DELAY * 2.0 ** min(quick_deaths - 2, 16))
@@ -60,7 +60,7 @@ def child_command(arguments: Sequence[str]) -> list[str]:
 
 @dataclass
 class _Process:
-    """One of the processes, through all its restarts."""
+    """A process through all its restarts."""
 
     number: int
     listener: socket.socket | None
@@ -162,13 +162,13 @@ class Supervisor:
         return popen, ours
 
     def _take_ready(self, process: _Process) -> None:
-        """Read the channel of a process: it is ready, or it has closed its end."""
+        """Read the channel of a process, which is ready or has closed its end."""
         assert process.popen is not None
         assert process.channel is not None
         received = b""
         with suppress(OSError):
             received = process.channel.recv(1)
-        self._selector.unregister(process.channel)  # nothing else comes: how it ended is what `wait` says
+        self._selector.unregister(process.channel)  # nothing else comes: `wait` says how it ended
         if received != READY or self._is_stopping:
             return
         process.is_ready = True
@@ -193,7 +193,7 @@ class Supervisor:
         pid, code = process.popen.pid, process.popen.returncode
         if process.channel is not None:
             if process.channel in self._selector.get_map():
-                self._take_ready(process)  # it may have said so just before
+                self._take_ready(process)  # it may have reported just before
             process.channel.close()
         process.popen = process.channel = None
         if self._is_stopping:
@@ -256,7 +256,7 @@ class Supervisor:
             self._kill_at = now
 
     def _sleep(self) -> None:
-        """Until a signal comes, a process says something or ends, or something is due."""
+        """Sleep until a signal comes, a process reports or ends, or something is due."""
         due = [process.start_at for process in self._processes if process.start_at is not None]
         if self._kill_at is not None:
             due.append(self._kill_at)

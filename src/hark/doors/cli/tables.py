@@ -13,8 +13,8 @@ from hark.doors.cli.output import colored, printable
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GAP = "  "
-_COMFORTABLE = 24  # a column is cut to this width before another one is left out
-_NARROWEST = 8  # and not below this one
+_COMFORTABLE = 24  # columns are cut to this width before one is left out
+_NARROWEST = 8  # and never below this one
 
 
 def print_table(
@@ -42,12 +42,14 @@ def print_table(
     widths = fit([max(_width(row[n]) for row in table) for n in range(len(columns))], columns, drop, line_width(wide))
     for number, row in enumerate(table):
         shown = [(_cut(cell, width), width) for cell, width in zip(row, widths, strict=True) if width]
-        line = _GAP.join(_styled(cell, header=number == 0) + " " * (width - _width(cell)) for cell, width in shown)
+        line = _GAP.join(
+            colored(cell, None if number else "bold") + " " * (width - _width(cell)) for cell, width in shown
+        )
         print(line.rstrip())
 
 
 def shown_ids(ids: Iterable[str], wide: bool = False) -> dict[str, str]:
-    """How to print the ids of instances, by id: whole, or for a terminal as the first characters that tell them apart.
+    """The printed form of each id: whole, or for a terminal the first characters that tell the ids apart.
 
     Commands accept these too. The first 13 are the time in milliseconds, which is not enough for instances that were
     started together. An id that a caller has chosen stays whole.
@@ -61,7 +63,7 @@ def shown_ids(ids: Iterable[str], wide: bool = False) -> dict[str, str]:
 
 
 def line_width(wide: bool = False) -> int | None:
-    """How wide a line may be; None for any width."""
+    """The maximum width of a line; None for any width."""
     if wide or not (sys.stdout.isatty() or os.environ.get("COLUMNS")):
         return None
     return shutil.get_terminal_size().columns
@@ -74,7 +76,7 @@ def fit(natural: Sequence[int], columns: Sequence[str], drop: Sequence[str], lim
         return widths
 
     def excess(least: int) -> int:
-        """How much a line is too wide if the columns after the first are cut to `least`."""
+        """The number of columns of the terminal that are missing if the columns after the first are cut to `least`."""
         used = [widths[0], *(min(width, least) for width in widths[1:] if width)]
         return sum(used) + len(_GAP) * (len(used) - 1) - limit
 
@@ -90,7 +92,7 @@ def fit(natural: Sequence[int], columns: Sequence[str], drop: Sequence[str], lim
 
 
 def cut_line(line: str, limit: int | None) -> str:
-    """One line of text that is at most `limit` wide."""
+    """Cut a line of text to a width of at most `limit`."""
     return line if limit is None else _cut(line, limit)
 
 
@@ -103,13 +105,9 @@ def _cut(text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal the text takes: two for a character of East Asia, none for an accent."""
+    """The columns of a terminal that a text takes: two for a character of East Asia, none for an accent."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def _styled(cell: str, *, header: bool) -> str:
-    return colored(cell, "bold") if header else colored(cell)

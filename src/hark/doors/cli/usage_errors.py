@@ -1,4 +1,4 @@
-"""What is printed for a wrong command line: typer's errors, and for numbers what to give instead.
+"""Print the errors of a wrong command line: those of typer, and for numbers the values that are accepted.
 
 Typer validates options with pydantic, whose messages ("Input should be a valid integer, unable to parse string as an
 integer") are for programmers: they name neither the limits of a number nor what was typed.
@@ -35,7 +35,7 @@ def usage_errors_of(ctx: Any) -> Iterator[None]:
 
 
 def _number_message(error: typer.TyperException) -> str | None:
-    """What to give for an option that is a number; None for any other error."""
+    """The error of an option that must be a number; None for any other error."""
     option: Any = error.param if isinstance(error, typer.BadParameter) else None
     problems = getattr(error.__cause__, "errors", None)  # pydantic's, which is not imported for this
     kind = None if option is None or problems is None else _NUMBERS.get(option.type_descriptor.annotation)

@@ -1,8 +1,5 @@
 """`hark workers`: the worker processes on a store."""
 
-import typer
-
-from hark.doors.cli.commands import command
 from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import Options, Wide
 from hark.doors.cli.output import age, ago, print_json
@@ -10,10 +7,6 @@ from hark.doors.cli.tables import print_table
 from hark.model.values import WorkerInfo
 
 _COLUMNS = ("HOST", "PID", "VERSION", "FREE SLOTS", "LEASE", "RUNNING FOR", "ID")
-
-
-def add_commands(cli: typer.Typer) -> None:
-    command(cli)(workers)
 
 
 def workers(options: Options, wide: Wide = False) -> None:

@@ -193,7 +193,7 @@ async def _answer_form(request: HttpRequest, question: Awakeable, token: str) ->
     if submission.by_problem or submission.form.has_problems:
         return _question_page(request, question, token, submission, 422, _INVALID)
     if rejecting and submission.form.is_approval:
-        # To a gate, "reject" is an answer like any other: the gate decides what follows.
+        # For a gate, "reject" is an answer like any other: the gate decides what follows.
         value, rejecting = {"action": "reject", **({"reason": reason} if reason.strip() else {})}, False
     try:
         if rejecting:
@@ -342,7 +342,7 @@ def _settled_page(question: Awakeable, status: int, *, just_sent: bool = False) 
 
 
 def _given(question: Awakeable) -> list[GivenValue]:
-    """What was answered: the holder of the link may know, since it could have been their own answer."""
+    """The answer that was given: the holder of the link may see it, since it may be their own."""
     if question.status == "REJECTED":
         return [GivenValue("Reason", question.error)] if question.error not in (None, "", "rejected") else []
     return given_answer(question.schema, question.payload) if question.status == "RESOLVED" else []

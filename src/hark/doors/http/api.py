@@ -150,4 +150,4 @@ ROUTES: list[Route] = [
 ]  # fmt: skip
 
 METRICS_ROUTES = [route for route in ROUTES if route.path in ("/metrics", "/health")]
-"""Of a worker that serves its metrics."""
+"""The routes of a worker that serves its metrics."""

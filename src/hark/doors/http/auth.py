@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hark.doors.errors import Forbidden, Unauthenticated
 from hark.doors.http.parsing import Scope
@@ -29,15 +29,12 @@ _PROXIED: Final = frozenset((b"forwarded", b"via", b"x-real-ip"))
 _OWN_FETCH_SITES: Final = frozenset((b"same-origin", b"same-site", b"none"))
 
 
-class Caller:
+class Caller(NamedTuple):
     """The sender of a request: its name, which is recorded with an answer, its scopes, and the secret of its token."""
 
-    __slots__ = ("name", "scopes", "secret")
-
-    def __init__(self, name: str | None, scopes: frozenset[str], secret: str | None = None) -> None:
-        self.name = name
-        self.scopes = scopes
-        self.secret = secret
+    name: str | None
+    scopes: frozenset[str]
+    secret: str | None = None
 
 
 LOCAL_CALLER: Final = Caller(None, frozenset(SCOPES))
@@ -58,7 +55,7 @@ def bearer(scope: Scope) -> str | None:
 
 
 def is_local_client(scope: Scope) -> bool:
-    """Whether the connection comes from this machine."""
+    """Return True if the connection comes from this machine."""
     client = scope.get("client")
     return client is not None and is_loopback(client[0])
 

@@ -24,7 +24,7 @@ from hark.model.log import get_logger
 _log = get_logger("hark.http")
 _NEVER: Final = 1 << 60  # a tick that does not come
 _LINGER: Final = 2  # ticks that a refused client gets to read the refusal
-_SPARE: Final = 16  # connections above the limit that are told so; further ones are only closed
+_SPARE: Final = 16  # connections above the limit that get an error; further ones are only closed
 _LOG_INTERVAL: Final = 60  # ticks between two warnings about refused connections
 _MOST_CONNECTIONS: Final = 10_000
 _OTHER_DESCRIPTORS: Final = 100  # for the database, files, pipes of child processes and the connections to spare
@@ -32,7 +32,7 @@ _OTHER_DESCRIPTORS: Final = 100  # for the database, files, pipes of child proce
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What a client may send, and in what time. Times are in seconds."""
+    """The limits of a client: sizes, numbers, and times in seconds."""
 
     connections: int
     per_client: int
@@ -56,7 +56,7 @@ class ConnectionLimits:
 
 
 def default_connections() -> int:
-    """How many connections leave enough descriptors for everything else that the process opens."""
+    """The number of connections that leaves enough descriptors for everything else that the process opens."""
     try:
         import resource
     except ImportError:  # Windows
@@ -91,7 +91,7 @@ class Connections:
         return len(self._open)
 
     def add(self, connection: LimitedProtocol) -> None:
-        """Count a new connection. One that is above a limit is told so and closed."""
+        """Count a new connection. A connection above a limit gets an error and is closed."""
         limits, client = self.limits, _client_of(connection.client[0] if connection.client else "")
         self._open.add(connection)
         self._clients[client] += 1
@@ -111,7 +111,7 @@ class Connections:
                 del self._clients[client]
 
     def tick(self) -> None:
-        """Close what has taken too long. The server calls it about every second."""
+        """Close connections that have taken too long. The server calls this about every second."""
         self.ticks += 1
         for connection in [one for one in self._open if one.next_check <= self.ticks or one.transport.is_closing()]:
             connection.check()
@@ -156,11 +156,11 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.remove(self)
         super().connection_lost(exc)
-        for cycle in self._earlier:  # uvicorn tells only the request that was received last
+        for cycle in self._earlier:  # uvicorn notifies only the request that was received last
             cycle.disconnected = True
             cycle.message_event.set()
 
-    # -- what is received ---------------------------------------------------------------------------
+    # -- receiving ----------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -244,7 +244,7 @@ class LimitedProtocol(HttpToolsProtocol):
             f"The headers have more than {limits.head_bytes} bytes, or there are more than {limits.headers}. Send less."
         )
 
-    # -- what is sent -------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
         super().pause_writing()

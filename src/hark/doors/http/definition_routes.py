@@ -11,7 +11,7 @@ from hark.app.deploying import is_xml
 from hark.doors.http import parsing
 from hark.doors.http.pages import PageQuery, page_of, page_response
 from hark.doors.http.responses import Response, json_response, text_response
-from hark.doors.http.routes import HttpRequest
+from hark.doors.http.routes import HttpRequest, answer_with
 from hark.model.errors import InvalidDefinition
 from hark.model.problem import Problem
 from hark.model.values import DefinitionView
@@ -37,7 +37,7 @@ class Deployment(msgspec.Struct):
 
 
 class Deployed(msgspec.Struct):
-    """What was deployed.
+    """The definitions that were deployed.
 
     Attributes:
         deployed: The definitions.
@@ -66,7 +66,7 @@ class Undeployed(msgspec.Struct):
 
 
 class DeployQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How to deploy.
+    """The options of a deploy.
 
     Attributes:
         ignore_extensions: Whether to deploy a process although it has extensions that Hark does not run.
@@ -76,7 +76,7 @@ class DeployQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def deploy(request: HttpRequest) -> Response:
-    """Deploy what the body has, by its content type: a job in YAML or JSON, or BPMN in XML."""
+    """Deploy the body, by its content type: a job in YAML or JSON, or BPMN in XML."""
     query: DeployQuery = request.query()
     kind = (request.header_text(b"content-type") or "application/json").partition(";")[0].strip().lower()
     form = kind.rpartition("/")[2]
@@ -126,13 +126,11 @@ async def instance_diagram(request: HttpRequest) -> Response:
 
 
 async def _drawn(drawing: Awaitable[Callable[[], str]]) -> Response:
-    """Drawn in a thread: a large diagram would keep the event loop from other requests."""
+    """Draw in a thread: a large diagram would keep the event loop from other requests."""
     return text_response(await asyncio.to_thread(await drawing), _SVG, [_POLICY])
 
 
-async def tasks(request: HttpRequest) -> Response:
-    [target] = request.args
-    return json_response(await request.access.job_report(target))
+tasks = answer_with(lambda request, target: request.access.job_report(target))
 
 
 async def set_variables(request: HttpRequest) -> Response:

@@ -166,7 +166,7 @@ BODIES: Final[dict[str, Any]] = {
     "signalInstance": {"amount": 100}, "resolveAwakeable": True, "answerQuestion": True, "deployDefinition": _JOB,
     "setVariables": {"total": 100},
 }  # fmt: skip
-"""Of operations that take any JSON."""
+"""The bodies of operations that take any JSON."""
 
 RESPONSES: Final[dict[str, Any]] = {
     "drawDefinition": "<svg xmlns='http://www.w3.org/2000/svg'></svg>",
@@ -180,7 +180,7 @@ RESPONSES: Final[dict[str, Any]] = {
     "answerQuestion": "<!doctype html>",
     "rejectQuestion": "<!doctype html>",
 }
-"""Of operations whose response is not JSON of one type."""
+"""The responses of operations whose response is not JSON of one type."""
 
 ERRORS: Final[dict[int, dict[str, Any]]] = {
     400: {"error": "The JSON ends early. Send the whole text.", "type": "MalformedJson", "line": 1, "column": 12},

@@ -3,8 +3,8 @@
 It reads when this process has committed a turn, and twice a second for events of other processes. Every client in it
 is up to date: a client reads the past itself before it joins, and does so again when it has fallen behind (stream.py).
 
-A client follows one instance, or a run: a job with all its tasks. The position of the former is the seq of an event, as
-(0, seq), that of the latter the cursor of an event, because tasks on several workers commit at the same time.
+A client follows one instance, or a run: a job with all its tasks. A position in an instance is the seq of an event, as
+(0, seq); in a run it is the cursor of an event, because tasks on several workers commit at the same time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POLL_INTERVAL = 0.5  # seconds between two reads of the store
 
 
 class StreamClient:
-    """One client of the feed: the instance or the run it follows, and up to where it has the events."""
+    """A client of the feed: the instance or the run it follows, and the position up to which it has the events."""
 
     def __init__(self, id: str, position: tuple[int, int], *, is_run: bool = False) -> None:
         self.id = id
@@ -132,7 +132,7 @@ class Feed:
         return await self._read_runs(of_runs) or more if of_runs else more
 
     async def _read_runs(self, clients: list[StreamClient]) -> bool:
-        """All of them are near the newest events: one scan from the earliest position has news for all."""
+        """Read for clients of runs. All are near the newest events: one scan from the earliest position serves them."""
         start = min(client.position for client in clients)
         ids = {client.id for client in clients}
         events, end, ended, more = await self._access.scan_runs(ids, start)

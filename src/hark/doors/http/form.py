@@ -1,4 +1,4 @@
-"""The form of one question: what was typed into it becomes an answer. Pure: no HTML, no request, no store.
+"""The form of one question: convert the input of a person to an answer. Pure: no HTML, no request, no store.
 
 A form does not validate: it converts what was typed as well as it can, and the settling turn validates the answer
 against the schema. `attach_problems` puts the problems it finds beside the fields that they name.
@@ -39,16 +39,14 @@ class Form:
         return self.root.fields if self.root.kind == "group" else [self.root]
 
     def all_fields(self) -> Iterator[Field]:
-        """Every field, groups and what is in them."""
         return self.root.all_fields()
 
     def fill(self, posted: Posted) -> None:
-        """Take over what was typed."""
         for field in self.all_fields():
             field.typed = list(posted.get(field.name, ()))
 
     def answer(self) -> Any:
-        """Convert what was typed to the answer. A field of malformed JSON gets a problem; see `has_problems`."""
+        """Convert the input to the answer. A field of malformed JSON gets a problem; see `has_problems`."""
         if self.is_approval:
             return {"action": "approve"}
         value = _value(self.root)
@@ -138,7 +136,6 @@ def _utc(text: str) -> str:
 
 
 def _sentence(problem: str) -> str:
-    """A problem as a sentence for the person who answers."""
     if problem == "is required":
         return "Please fill this in."
     return problem[:1].upper() + problem[1:] + ("" if problem.endswith(".") else ".")

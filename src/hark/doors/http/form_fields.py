@@ -62,18 +62,16 @@ class Field:
 
     @property
     def text(self) -> str:
-        """What was typed into a field with one value."""
         return self.typed[0] if self.typed else ""
 
     @property
     def has_few_options(self) -> bool:
-        """Whether the options are few and short enough to be shown side by side."""
+        """True if the options are few and short enough to be shown side by side."""
         return (
             len(self.options) <= _MAX_RADIO_BUTTONS and sum(len(option.label) for option in self.options) <= _LONG_TEXT
         )
 
     def all_fields(self) -> Iterator[Field]:
-        """This field and every field below it."""
         yield self
         for inner in self.fields:
             yield from inner.all_fields()
@@ -93,7 +91,7 @@ class FieldBuilder:
         return self._build(self._schema, (), "Your answer", required=True)
 
     def is_approval(self) -> bool:
-        """Whether the schema is that of a gate (approve, or reject with a reason): two buttons instead of fields."""
+        """Return True for the schema of a gate (approve, or reject with a reason): it gets two buttons, not fields."""
         several = self._schema.get("oneOf") or self._schema.get("anyOf") if isinstance(self._schema, dict) else None
         shapes = [self._simplify(one)[0] for one in several or [self._schema]]
         actions: list[Any] = []
@@ -230,7 +228,6 @@ def _typed_default(new: Field, default: Any) -> list[str]:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether these are the same JSON value."""
     return type(one) is type(other) and bool(one == other)  # True is not 1 here
 
 
@@ -248,7 +245,6 @@ def _options(shape: dict[str, Any]) -> list[Option]:
 
 
 def option_label(value: Any, title: Any = None) -> str:
-    """A value as words."""
     if title:
         return str(title)
     if isinstance(value, bool):

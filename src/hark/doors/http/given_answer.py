@@ -1,6 +1,6 @@
-"""An answer that was given, as its page shows it: the words of the form, with the values that were sent.
+"""Show an answer that was given: the labels of the form, with the values that were sent.
 
-Pure: no HTML, no request, no store. An answer may come from a program and have any shape: what no field describes is
+Pure: no HTML, no request, no store. An answer may come from a program and have any shape: a value without a field is
 shown as JSON.
 """
 
@@ -55,7 +55,7 @@ def _without_passwords(field: Field, value: Any) -> Any:
 
 
 def _show(field: Field | None, value: Any, left: Iterator[int], label: str = "") -> GivenValue | None:
-    """One value; None when enough are shown."""
+    """A value with its label; None when enough are shown."""
     if next(left, None) is None:
         return None
     label = label if field is None else field.label

@@ -1,4 +1,4 @@
-"""The open event streams of a process: at most so many, and each only as long as its token is valid (X3).
+"""The open event streams of a process: limited in number, and each open only while its token is valid (X3).
 
 A request is authenticated when it comes; a stream may last for days after that. One read every few seconds checks the
 tokens of all streams again.
@@ -24,7 +24,7 @@ _CHECK_INTERVAL = 5.0  # seconds
 
 
 class OpenStream:
-    """One open stream. `over` is done when it has to end: the client is gone, or its token is not valid any more."""
+    """An open stream. `over` is done when it has to end: the client is gone, or its token is not valid any more."""
 
     def __init__(self, caller: Caller) -> None:
         self.secret = caller.secret
@@ -46,7 +46,8 @@ class OpenStreams:
         """Count a stream of this caller; raise TooManyStreams if there is no room for it."""
         if len(self._open) >= _MAX_STREAMS:
             raise TooManyStreams(f"This server has {_MAX_STREAMS} open streams, its limit. Try again later.")
-        if caller.secret is not None and self._count(caller.secret) >= _MAX_PER_TOKEN:
+        of_token = sum(stream.secret == caller.secret for stream in self._open)
+        if caller.secret is not None and of_token >= _MAX_PER_TOKEN:
             raise TooManyStreams(f"This token has {_MAX_PER_TOKEN} open streams, its limit. Close some of them.")
         stream = OpenStream(caller)
         self._open.add(stream)
@@ -56,9 +57,6 @@ class OpenStreams:
             yield stream
         finally:
             self._open.discard(stream)
-
-    def _count(self, secret: str) -> int:
-        return sum(stream.secret == secret for stream in self._open)
 
     async def _check_tokens(self) -> None:
         while any(stream.secret for stream in self._open):

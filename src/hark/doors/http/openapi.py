@@ -1,4 +1,4 @@
-"""/openapi.json: OpenAPI 3.1, generated from the table of routes, their types and the docstrings of these."""
+"""Generate /openapi.json, OpenAPI 3.1, from the table of routes, their types and the docstrings of the types."""
 
 from __future__ import annotations
 

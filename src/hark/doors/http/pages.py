@@ -1,4 +1,4 @@
-"""Lists over HTTP: {"items": …, "next": …}; `next` is the `after` of the next page, or null."""
+"""The form of lists over HTTP: {"items": …, "next": …}; `next` is the `after` of the next page, or null."""
 
 from __future__ import annotations
 

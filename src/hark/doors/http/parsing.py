@@ -1,4 +1,4 @@
-"""Bodies and queries to typed values. A body has a size limit, and all JSON is parsed by model/json.py."""
+"""Parse bodies and queries to typed values. A body has a size limit, and model/json.py parses all JSON."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ def parse_query(raw: bytes, shape: type[T]) -> T:
 
 
 def percent_decoded(raw: bytes) -> str:
-    """Decode a part of a path or query."""
     return utf8(unquote_to_bytes(raw) if b"%" in raw else raw)
 
 

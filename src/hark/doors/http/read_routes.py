@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 
 from hark.doors.http.pages import Limit, PageQuery, page_of, page_response
-from hark.doors.http.parsing import Cursor, Name
+from hark.doors.http.parsing import Name
 from hark.doors.http.responses import Response, error_body, json_response
-from hark.doors.http.routes import HttpRequest
+from hark.doors.http.routes import HttpRequest, answer_with
 from hark.doors.times import parse_time
 from hark.model import json
 from hark.model.errors import HarkError, StoreUnavailable
@@ -20,6 +20,7 @@ from hark.model.values import Awakeable, Event, Instance, Wait, WorkerInfo
 
 VERSION = version("hark")
 _HEALTH_TIMEOUT = 2.0  # seconds; a probe that waits as long as a request may would report a failure of a minute ago
+_NO_ANSWER = f"The store did not answer within {_HEALTH_TIMEOUT:g} s. Check the database, then try again."
 
 
 # For /openapi.json only: the handler parses both.
@@ -71,19 +72,15 @@ class HistoryQuery(PageQuery):
     """
 
 
-class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
+class EventsQuery(HistoryQuery):
     """A page of events.
 
     Attributes:
         job: Only events of this instance, by its id or correlation key.
-        limit: How many events a page has at most.
-        after: The `next` of the page before, which goes back in time; or the `cursor` of an event as TX.SEQ, which
-            goes forward.
     """
 
-    job: Name | None = None
     limit: Limit = 50
-    after: Cursor | None = None
+    job: Name | None = None
 
 
 class WaitsQuery(PageQuery):
@@ -141,14 +138,8 @@ async def instances(request: HttpRequest) -> Response:
     return page_response(found)
 
 
-async def instance(request: HttpRequest) -> Response:
-    [target] = request.args
-    return json_response(await request.app.get(target))
-
-
-async def why(request: HttpRequest) -> Response:
-    [target] = request.args
-    return json_response(await request.app.why(target))
+instance = answer_with(lambda request, target: request.app.get(target))
+why = answer_with(lambda request, target: request.app.why(target))
 
 
 async def awakeables(request: HttpRequest) -> Response:
@@ -186,25 +177,16 @@ async def workers(request: HttpRequest) -> Response:
 
 async def health(request: HttpRequest) -> Response:
     try:
-        await asyncio.wait_for(_ping(request), _HEALTH_TIMEOUT)
+        async with asyncio.timeout(_HEALTH_TIMEOUT):
+            await request.access.ping()
     except (TimeoutError, HarkError) as error:
-        failure = error if isinstance(error, HarkError) else _no_answer()
+        failure = error if isinstance(error, HarkError) else StoreUnavailable(_NO_ANSWER)
         return json_response({"status": "unavailable", **error_body(type(failure).__name__, str(failure))}, 503)
     return json_response(Health("ok", request.app.url.partition(":")[0], VERSION))
 
 
-def _no_answer() -> StoreUnavailable:
-    return StoreUnavailable(
-        f"The store did not answer within {_HEALTH_TIMEOUT:g} s. Check the database, then try again."
-    )
-
-
-async def _ping(request: HttpRequest) -> None:
-    await request.access.ping()
-
-
 def view_awakeable(request: HttpRequest, awakeable: Awakeable) -> Any:
-    """The awakeable as this caller may see it: with a complete link, or without one."""
+    """The awakeable as the caller may see it: with a complete link, or without one."""
     values = {name: getattr(awakeable, name) for name in AwakeableView.__struct_fields__ if name != "url"}
     link = awakeable.url if "answer" in request.caller.scopes else None
     if link is not None and link.startswith("/"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -86,15 +86,12 @@ _JSON_HEADERS: Final = ((b"content-type", b"application/json"), *_DATA_HEADERS)
 encode_json: Final = msgspec.json.Encoder().encode
 
 
-class Response:
+class Response(NamedTuple):
     """A complete response."""
 
-    __slots__ = ("body", "headers", "status")
-
-    def __init__(self, status: int, body: bytes, headers: Headers) -> None:
-        self.status = status
-        self.body = body
-        self.headers = headers
+    status: int
+    body: bytes
+    headers: Headers
 
 
 def json_response(value: Any, status: int = 200, headers: Headers = ()) -> Response:
@@ -138,5 +135,4 @@ def error_response(error: HarkError) -> Response:
 
 
 def error_body(type: str, message: str) -> dict[str, Any]:
-    """The two keys that the body of every error has."""
     return {"error": message, "type": type}

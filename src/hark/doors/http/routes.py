@@ -1,4 +1,4 @@
-"""How a route is declared and found, and the request as a handler sees it.
+"""Declare routes and find the one of a request; and the request as a handler sees it.
 
 A path is matched by its raw segments and each argument is decoded alone, so that `%2F` in a key stays in its segment.
 """
@@ -18,7 +18,7 @@ from hark.doors.http.auth import Caller
 from hark.doors.http.feed import Feed
 from hark.doors.http.open_streams import OpenStreams
 from hark.doors.http.parsing import Receive, Scope, Send
-from hark.doors.http.responses import Response
+from hark.doors.http.responses import Response, json_response
 
 if TYPE_CHECKING:  # only a server needs it; the command line reads the table of routes
     from hark.app.door_access import DoorAccess
@@ -37,13 +37,13 @@ class ServerContext:
     feed: Feed
     streams: OpenStreams
     document: dict[str, Any]
-    """What /openapi.json returns."""
+    """The content of /openapi.json."""
     heartbeat: float
     """Seconds between two comments of a stream without events."""
 
 
 class HttpRequest:
-    """One request, as a handler sees it."""
+    """A request, as a handler sees it."""
 
     __slots__ = ("access", "app", "args", "caller", "receive", "route", "scope", "send", "server")
 
@@ -63,7 +63,6 @@ class HttpRequest:
         return self.scope["method"] in ("GET", "HEAD")
 
     def header(self, name: bytes) -> bytes | None:
-        """Return the first header of this name."""
         for key, value in self.scope["headers"]:
             if key == name:
                 found: bytes = value
@@ -103,9 +102,19 @@ class HttpRequest:
 Handler = Callable[[HttpRequest], Awaitable[Response | None]]
 
 
+def answer_with(verb: Callable[[HttpRequest, str], Awaitable[Any]]) -> Handler:
+    """Make a handler that answers with the result of a verb, called with the one argument of the path."""
+
+    async def handle(request: HttpRequest) -> Response:
+        [argument] = request.args
+        return json_response(await verb(request, argument))
+
+    return handle
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row of the table of routes."""
+    """A row of the table of routes."""
 
     method: str
     path: str

@@ -10,7 +10,7 @@ from hark.doors.http import parsing
 from hark.doors.http.pages import PageQuery, page_of, page_response
 from hark.doors.http.parsing import Name
 from hark.doors.http.responses import Response, json_response
-from hark.doors.http.routes import HttpRequest, Route
+from hark.doors.http.routes import HttpRequest, Route, answer_with
 from hark.model.trigger import MAX_CATCH_UP
 from hark.model.values import Instance, Schedule
 
@@ -20,7 +20,7 @@ CatchUp = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum"
 
 
 class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What a schedule starts, and when: either `cron` or `every`.
+    """A schedule: the definition that it starts, and its times, as either `cron` or `every`.
 
     Attributes:
         definition: The name of the definition.
@@ -65,11 +65,6 @@ async def schedules(request: HttpRequest) -> Response:
     return page_response(await request.app.schedules(limit=query.limit, after=query.after))
 
 
-async def schedule(request: HttpRequest) -> Response:
-    [name] = request.args
-    return json_response(await request.access.schedule(name))
-
-
 async def put(request: HttpRequest) -> Response:
     [name] = request.args
     body = await request.body_as(ScheduleBody, parsing.ENVELOPE)
@@ -78,20 +73,15 @@ async def put(request: HttpRequest) -> Response:
     return json_response(made)
 
 
+schedule = answer_with(lambda request, name: request.access.schedule(name))
+pause = answer_with(lambda request, name: request.app.pause_schedule(name))
+resume = answer_with(lambda request, name: request.app.resume_schedule(name))
+
+
 async def delete(request: HttpRequest) -> Response:
     [name] = request.args
     await request.app.unschedule(name)
     return json_response(Unscheduled(name))
-
-
-async def pause(request: HttpRequest) -> Response:
-    [name] = request.args
-    return json_response(await request.app.pause_schedule(name))
-
-
-async def resume(request: HttpRequest) -> Response:
-    [name] = request.args
-    return json_response(await request.app.resume_schedule(name))
 
 
 async def trigger(request: HttpRequest) -> Response:

@@ -67,7 +67,6 @@ def reference(shape: Any) -> dict[str, Any]:
 
 
 def parameters(query: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
-    """The parameters of a query."""
     described = msgspec.json.schema_components([query], ref_template=REF)[1][query.__name__]
     _complete(described, query)
     for name, schema in described["properties"].items():

@@ -31,7 +31,7 @@ from hark.model.reasons import reason
 
 _log = logging.getLogger("hark.http")
 _SHUTDOWN_TIMEOUT = 10  # seconds that open connections get
-# An event loop accepts so many connections before it looks at the first of them, and so before the limits apply.
+# An event loop accepts this many connections before it looks at the first of them, and so before the limits apply.
 _ACCEPTED_AT_ONCE = 16
 
 
@@ -51,14 +51,14 @@ async def serve(
     inherited: socket.socket | None = None,
     before_work: Callable[[], None] | None = None,
 ) -> None:
-    """What `Hark.serve` does; its parameters are described there.
+    """Carry out `Hark.serve`, which describes the parameters.
 
     With `metrics_only`, the server has the routes /metrics and /health and no others (`hark worker --metrics-port`).
     With `inherited`, this process is one of several that a supervisor has started (cli/supervisor.py): it accepts on
     that socket, which was opened for `host`, and the second of two stop signals is ignored. `before_work` is called
     when the store is open and all options are checked, before the worker starts and requests are accepted.
     """
-    say = say or _print_line
+    say = say or functools.partial(print, flush=True)
     connections = Connections(limits(max_connections, max_connections_per_client))
     listener = listen(host, port) if inherited is None else inherited
     async with contextlib.AsyncExitStack() as stack:
@@ -113,10 +113,6 @@ async def serve(
                 raise
 
 
-def _print_line(line: str) -> None:
-    print(line, flush=True)
-
-
 def limits(connections: int | None, per_client: int | None) -> ConnectionLimits:
     """The limits of a server; a client address may have half of the connections by default."""
     for name, number in (("max_connections", connections), ("max_connections_per_client", per_client)):
@@ -136,11 +132,11 @@ class LimitedServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or ():
-            # Again: uvicorn has set it to what is accepted at once. At once: other processes may share the socket.
+            # uvicorn has just set the backlog to _ACCEPTED_AT_ONCE. Set it back: other processes may share the socket.
             listener.listen(WAITING_TO_CONNECT)
 
     async def on_tick(self, counter: int) -> bool:
-        """What uvicorn calls ten times a second."""
+        """Count a tick of about a second. uvicorn calls this ten times a second."""
         if counter % 10 == 0:
             self._connections.tick()
         return await super().on_tick(counter)
@@ -152,7 +148,6 @@ class LimitedServer(uvicorn.Server):
 
 
 def config(application: Any, connections: Connections) -> uvicorn.Config:
-    """The settings of uvicorn for an ASGI application."""
     protocol: Any = functools.partial(LimitedProtocol, connections)
     # proxy_headers=False: a request through a proxy keeps the headers that reveal it, and so needs a token (auth.py).
     hide_link_tokens()  # in case the access log is turned on

@@ -37,7 +37,7 @@ _HEADERS = with_security_headers(
 
 
 class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Where the stream begins.
+    """The position at which the stream begins.
 
     Attributes:
         after: Begin after the event with this id, as `Last-Event-ID` does.
@@ -89,7 +89,7 @@ def _position(last: str, is_run: bool) -> tuple[int, int]:
 async def _follow(
     request: HttpRequest, id: str, is_run: bool, position: tuple[int, int], limit: int
 ) -> tuple[list[Event], tuple[int, int], bool]:
-    """Past events after a position, the position behind them, and whether there will be no more."""
+    """Read past events after a position. Returns them, the position behind them, and True if there will be no more."""
     if is_run:
         return await request.access.follow_run(id, position, limit=limit)
     events, ended = await request.access.follow({id: position[1]}, limit=limit)

@@ -1,7 +1,7 @@
 """The handlers for task workers in other languages: fetch, heartbeat, complete, continue, fail, error, escalate (J11).
 
 A fetch waits until there is a task. If the client closes the connection meanwhile, or the server stops, it gets none:
-what was claimed for it is handed back at once.
+its claims are handed back at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Handlers = Annotated[list[Name], msgspec.Meta(extra_json_schema={"minItems": 1, 
 
 
 class FetchBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Which tasks a worker takes.
+    """The tasks that a worker takes.
 
     Attributes:
         worker: A name for people: where the worker runs.
@@ -74,7 +74,7 @@ class CompleteBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FailBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Why an attempt failed.
+    """The failure of an attempt.
 
     Attributes:
         token: The token of the task.
@@ -120,7 +120,7 @@ class EscalateBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TaskReported(msgspec.Struct):
-    """What became of the task is stored.
+    """The report about the task is stored.
 
     Attributes:
         success: Always true.

@@ -11,7 +11,7 @@ from hark.doors.http import parsing
 from hark.doors.http.parsing import Id, Name
 from hark.doors.http.read_routes import view_awakeable
 from hark.doors.http.responses import Response, json_response
-from hark.doors.http.routes import HttpRequest
+from hark.doors.http.routes import HttpRequest, answer_with
 from hark.model.errors import InvalidInput
 from hark.model.values import Instance
 
@@ -22,7 +22,7 @@ Delay = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0})]
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What to start, and how.
+    """The instance to start, with its options.
 
     Attributes:
         definition: The name of the definition.
@@ -88,7 +88,7 @@ class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RejectBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Why an awakeable is rejected.
+    """The rejection of an awakeable.
 
     Attributes:
         error: The reason, for the code that waits for the answer.
@@ -98,7 +98,7 @@ class RejectBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ClaimBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Who claims an awakeable.
+    """The claim of an awakeable.
 
     Attributes:
         by: The name of the person; by default that of the token.
@@ -108,7 +108,7 @@ class ClaimBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Why and how an instance is cancelled.
+    """The options of a cancel.
 
     Attributes:
         reason: The reason, for people.
@@ -120,7 +120,7 @@ class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Delivered(msgspec.Struct):
-    """What a signal did.
+    """The effect of a signal.
 
     Attributes:
         status: "woke" (the instance waited for it), "stored" (it is kept for later) or "duplicate" (its key was already
@@ -131,7 +131,7 @@ class Delivered(msgspec.Struct):
 
 
 class Broadcasted(msgspec.Struct):
-    """How many instances received a broadcast.
+    """The result of a broadcast.
 
     Attributes:
         DeliveredCount: The number of instances that it reached, and of those that it started.
@@ -248,6 +248,4 @@ async def cancel(request: HttpRequest) -> Response:
     return json_response(await request.app.cancel(target, body.reason, force=body.force))
 
 
-async def retry(request: HttpRequest) -> Response:
-    [target] = request.args
-    return json_response(await request.app.retry(target))
+retry = answer_with(lambda request, target: request.app.retry(target))

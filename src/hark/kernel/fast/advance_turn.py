@@ -1,4 +1,4 @@
-"""The advance turn: nothing but outcomes that run ahead, in one statement. The most frequent turn of all.
+"""Execute the advance turn, the most frequent of all: only outcomes that run ahead, in one statement.
 
 The statement takes the locks in id order, fences, updates and writes the events (invariants 2 and 3).
 """
@@ -42,7 +42,7 @@ async def run_advance_turn(tx: Tx, commits: Sequence[Commit]) -> TurnResult:
 
 
 async def _advance(tx: Tx, commits: Sequence[Commit], result: TurnResult) -> list[str]:
-    """Advance all of them. Returns the ids of those that have ever received a signal."""
+    """Advance the instances. Returns the ids of those that have ever received a signal."""
     rows = sorted([(r.claim.id, r.claim.epoch, r.decision.step, r.decision.state) for r in commits])
     moved = 0
     with_signals: list[str] = []

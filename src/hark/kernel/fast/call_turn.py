@@ -1,9 +1,9 @@
-"""The call turn: signals and answers to parked instances, and claims, as one call of a function in the database.
+"""Execute the call turn: signals and answers to parked instances, and claims, as one call of a database function.
 
-The function (store/schema/functions.sql) does what the phases of turn.py do in the most frequent
-case: a few requests, each for an instance of its own, which is parked, waits for just this and can be claimed by this
-worker. In any other case the transaction is rolled back, and the turn runs in the ordinary way. This file decides which
-requests are sent to the function, and reads what it returns. It refuses nothing: errors are left to turn.py.
+The function (store/schema/functions.sql) does the same as the phases of turn.py in the most frequent case: a few
+requests, each for an instance of its own, which is parked, waits for this request and can be claimed by this worker. In
+any other case the transaction is rolled back, and the turn is executed in full. This file decides which requests are
+sent to the function, and reads its result. It refuses nothing: errors are left to turn.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hark.model.values import Delivery
 from hark.store import statements as sql
 from hark.store.protocol import Tx
 
-_MAX_REQUESTS: Final = 5  # requests, or claims: for more of them, a statement for all is quicker than one for each
+_MAX_REQUESTS: Final = 5  # requests, or claims: beyond it, a statement for all is quicker than one for each
 _encode: Final = msgspec.json.Encoder().encode
 _rows: Final = msgspec.json.Decoder(list[list[Any]]).decode
 _row: Final = msgspec.json.Decoder(list[Any]).decode
@@ -33,7 +33,7 @@ _row: Final = msgspec.json.Decoder(list[Any]).decode
 _Values = dict[str, Any]
 
 
-def one_call(requests: Sequence[Request], capacity: Capacity | None) -> _Values | None:
+def call_parameters(requests: Sequence[Request], capacity: Capacity | None) -> _Values | None:
     """The parameters of the call for these requests; None if the function cannot carry them out.
 
     Args:
@@ -58,7 +58,7 @@ _COLUMNS: Final = (
 
 
 def _deliveries(requests: Sequence[Request]) -> _Values | None:
-    """The requests as columns; None if one of them is of another kind, or has run before in vain."""
+    """The requests as columns; None if one of them is of another kind, or is a repetition after an earlier turn."""
     rows: list[tuple[str | None, ...]] = []
     has_keys = is_in_bucket = False
     for request in requests:
@@ -119,12 +119,12 @@ async def run_call_turn(
 
     Args:
         tx: The transaction, of `Store.begin(one_call=True)`.
-        requests: As for `one_call`.
-        capacity: As for `one_call`.
-        values: What `one_call` returned.
+        requests: As for `call_parameters`.
+        capacity: As for `call_parameters`.
+        values: What `call_parameters` returned.
 
     Returns:
-        What the clerk needs after the turn; None if the turn has to be rolled back, and run in the ordinary way.
+        The result of the turn; None if the turn has to be rolled back and executed in full.
     """
     found = await tx.fetch(sql.one_call_turn, **values)
     if len(found) == len(requests) == 1 and (schema := found[0]["unknown_schema"]) is not None:
@@ -135,7 +135,7 @@ async def run_call_turn(
         found = await tx.fetch(sql.one_call_turn, **{**values, "schemas": [schema]})
     if not found or len(found) < len(requests) or found[-1]["unknown_schema"] is not None:
         return None
-    if len(found) > 1 and found[-1]["id"] is None:  # stopped at a claim that the ordinary turn has to make
+    if len(found) > 1 and found[-1]["id"] is None:  # stopped at a claim that the full turn has to make
         return None
     tx.now, tx.xid, tx.position = (found[0][name] for name in ("turn_now", "turn_tx", "turn_position"))
     result = TurnResult(tx.now, tx.xid)

@@ -1,1 +1,1 @@
-"""Decide what only jobs and BPMN need: a run is one address, with tasks that take signals and ask under it."""
+"""Verbs that only jobs and BPMN need: a run is one address, under which its tasks take signals and ask questions."""

@@ -1,8 +1,8 @@
-"""What operators ask of a process: set variables, and resume its incidents while it is live.
+"""Carry out the requests of operators to a process: set variables, and resume its incidents while it is live.
 
 A live process gets a row of kind `control` in its inbox, directed to the wait that receives the ends of its children.
-No signal can be such a row (invariant 16). If its first activation has not begun, variables are merged into its state
-instead, which is nothing but variables then; so are those of a failed process, under its lock, for the retry.
+No signal can be such a row (invariant 16). Before the first activation of a process, its state is only variables,
+and new ones are merged into it; into the state of a failed process too, under its lock, for the retry.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def plan(turn: Turn) -> None:
 
 
 async def apply(turn: Turn) -> None:
-    """Before the retries of the same turn: variables are corrected first."""
+    """Set variables, before the retries of the same turn: corrected variables come first."""
     asked: list[tuple[SetVariables, LockedRow]] = []
     for request in turn.batch.of(SetVariables):
         row = turn.locks.find(request.target)
@@ -57,19 +57,18 @@ async def apply(turn: Turn) -> None:
 
 
 async def with_incidents(turn: Turn, rows: list[LockedRow]) -> set[str]:
-    """Which of these live processes may have incidents: those of an executing one are known to its activation only."""
+    """Find the live processes that may have incidents: those of an executing one are known to its activation only."""
     found = await _states(turn, sorted({row.id for row in rows if row.status != "executing"}))
     stuck = {id for id, (step, state) in found.items() if has_begun(step) and has_incidents(state)}
     return stuck | {row.id for row in rows if row.status == "executing"}
 
 
 def post(turn: Turn, row: LockedRow, name: Literal["variables", "retry"], payload: str = "null") -> None:
-    """Ask this of a live process."""
+    """Post a request of an operator to a live process."""
     turn.inbox.post(row, "control", name, payload, wait_id=control_wait(row.id))
 
 
 async def _states(turn: Turn, ids: list[str]) -> dict[str, tuple[str, str]]:
-    """The steps and states of these instances. Under lock."""
     return {id: (step, state) for id, step, state in await turn.tx.fetch(sql.bpmn_states, ids=ids)} if ids else {}
 
 

@@ -1,8 +1,7 @@
-"""Why a process cannot be started in this way: it starts by name only with an object, and only if it has a start event
-without a trigger.
+"""Validate the start of a process: its input is an object, and a start by name needs a start event without a trigger.
 
-What a signal, a message or a timer starts has the step of its start event. Its state is the payload if that is an
-object; any other payload is dropped, since it cannot be merged into the variables.
+An instance that a signal, a message or a timer starts has the step of its start event. Its state is the payload if that
+is an object; any other payload is dropped, since it cannot be merged into the variables.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
-_BY_EVENT = f"{START}:"  # how the first step of what an event starts begins
+_BY_EVENT = f"{START}:"  # the first characters of the first step of an instance that an event starts
 _HOW = {"broadcast": "the broadcast {!r}", "message": "the message {!r}", "timer": "a timer"}
 
 
 async def refusals(turn: Turn, items: Iterable[NewInstance]) -> dict[str, InvalidInput]:
-    """The error of each of these starts of processes that is refused, by the id of the instance. After this, the state
+    """The errors of the starts of processes that are refused, by the ids of the instances. After this, the state
     of the others is an object."""
     found: dict[str, InvalidInput] = {}
     without_start: dict[str, InvalidInput] = {}  # by the name of the process
@@ -54,7 +53,7 @@ async def refusals(turn: Turn, items: Iterable[NewInstance]) -> dict[str, Invali
 
 
 async def _without_start(turn: Turn, name: str) -> InvalidInput:
-    rows = await turn.tx.fetch(sql.deployed_starts, definition=name)
+    rows = await turn.tx.fetch(sql.deployed_triggers, definition=name)
     starts = dict.fromkeys(_HOW[kind].format(text) for kind, text in rows if kind in _HOW)
     how = f"It is started by {' or '.join(starts)}." if starts else "Give it a start event without a trigger."
     return InvalidInput(f"The process {name!r} has no start event without a trigger. {how}")

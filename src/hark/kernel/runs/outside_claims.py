@@ -1,19 +1,19 @@
-"""Tasks for workers outside: claims that are made and reported by calls, not by a worker of Hark (J11).
+"""Claim tasks for workers outside, which fetch and report them by calls (J11).
 
 A fetched task is executing, like any other, under an owner and a lease of its own: a row in `workers` that its worker
-renews by heartbeats. If it does not, the task is reclaimed as that of any dead worker is. Everything it reports is
+renews by heartbeats. Without them, the task is reclaimed as that of any dead worker is. All its reports are
 fenced by the epoch of its claim (invariant 2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hark.kernel import buckets
-from hark.kernel.buckets import Candidate
+from hark.kernel.buckets import MAX_ROUNDS, PAST_REFUSED, Candidate
 from hark.kernel.requests import CommitTask, FetchTasks, RenewTask
 from hark.kernel.rows import status_of
 from hark.model.activation import Claim
@@ -26,12 +26,9 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
-_MAX_ROUNDS: Final = 3  # rows that a bucket refuses make room for others, this many times in a turn
-_PAST_REFUSED: Final = 1000
-
 
 class _LeaseInfo(msgspec.Struct):
-    """What a lease says about itself."""
+    """The data of a lease, in its row."""
 
     lease: float = 60.0  # seconds
 
@@ -39,7 +36,7 @@ class _LeaseInfo(msgspec.Struct):
 # -- outcomes and heartbeats ------------------------------------------------------------------------
 
 
-def unfold(turn: Turn) -> None:
+def add_outcomes(turn: Turn) -> None:
     """Add the outcomes of fetched tasks to those of the turn."""
     for request in turn.batch.of(CommitTask):
         turn.batch.add(request.commit)
@@ -51,12 +48,12 @@ def plan(turn: Turn) -> None:
 
 
 async def apply(turn: Turn) -> None:
-    """Renew leases, and end those of tasks that have an outcome. Before the outcomes are written: these leave their
-    owner."""
+    """Renew leases, and end those of tasks that have an outcome, before the outcomes are written: the tasks lose their
+    owner then."""
     ended = []
     for request in turn.batch.of(CommitTask):
         commit = request.commit
-        request.result = commit.result  # why it is refused, if it is
+        request.result = commit.result  # the error, if it is refused
         if not commit.fenced:
             ended.append(commit.claim.id)
         elif request.result is None:
@@ -83,7 +80,7 @@ async def _renew(turn: Turn) -> None:
         renewed.append((lease.owner, until))
         for request in held.pop(lease.id):
             request.result = until
-    for id, requests in held.items():  # its lease is over and removed: it will be reclaimed
+    for id, requests in held.items():  # their leases are over and removed: they will be reclaimed
         for request in requests:
             request.result = task_lost(id, status_of(turn.rows.get(id)))
     if renewed:
@@ -103,12 +100,12 @@ async def fetch(turn: Turn) -> None:
         request.result = []
     queues = [queue for (queue,) in await turn.tx.fetch(sql.claimable_queues) if queue != ENGINE_QUEUE]
     free = {id(request): request.most for request in requests}
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         wanted: dict[str, int] = {}
         for request in requests:
             for lane in request.lanes:
                 wanted[lane] = wanted.get(lane, 0) + free[id(request)]
-        size = _PAST_REFUSED if turn.buckets.refused else 0
+        size = PAST_REFUSED if turn.buckets.refused else 0
         lanes = [(queue, lane, max(count, size)) for queue in queues for lane, count in wanted.items() if count]
         if not lanes:
             return

@@ -2,8 +2,8 @@
 
 A child that waited for children of its own (a map) still does: their ends count as before.
 
-Applied after the cancels of the same turn: a child that was cancelled in it stays cancelled, as if the cancel had come
-directly after this.
+This verb comes after the cancels of the same turn: a child that was cancelled in it stays cancelled, as if the cancel
+had come directly after this.
 """
 
 from __future__ import annotations

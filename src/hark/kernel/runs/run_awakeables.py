@@ -1,4 +1,4 @@
-"""Awakeables of tasks: under the address of the run, answered in the inbox of the task (A3).
+"""Create and cancel the awakeables of tasks: under the address of the run, answered in the inbox of the task (A3).
 
 The id of an awakeable contains the id of its instance (A2), which is the job or process; `task_id` is the task that
 asked. Numbers are taken from the row of the run, under its lock. A process has awakeables of its own, too, its user
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 _Place = tuple[str, str]  # a task, and the place of a question in it
-_FIRST_OF_PROCESS: Final = 1 << 30  # the lowest number of what the tasks of a process ask
+_FIRST_OF_PROCESS: Final = 1 << 30  # the lowest number of a question of the tasks of a process
 
 
 async def create(turn: Turn, asked: Sequence[tuple[CommitNote, NoteAwakeable]]) -> None:
-    """Create these; a question that the task has asked before is the same awakeable."""
+    """Create awakeables; a question that the task has asked before is the same awakeable."""
     if not asked:
         return
     places = sorted({(note.task_id, note.place) for _, note in asked})
@@ -66,12 +66,12 @@ async def _insert(turn: Turn, new: dict[_Place, NoteAwakeable]) -> dict[_Place, 
 
 
 async def ask_anew(turn: Turn, tasks: Sequence[str]) -> None:
-    """These tasks run again: cancel what they asked, and let them ask it again in the same place."""
+    """Cancel the questions of tasks that run again, and let them ask again in the same places."""
     await cancel(turn, tasks)
     await turn.tx.fetch(sql.forget_cancelled, ids=sorted(tasks))
 
 
 async def cancel(turn: Turn, tasks: Sequence[str]) -> None:
-    """These tasks have ended: cancel what they asked and was not answered (A4)."""
+    """Cancel the open questions of tasks that have ended (A4)."""
     if tasks:
         await turn.tx.fetch(sql.cancel_task_awakeables, ids=sorted(tasks))

@@ -1,4 +1,4 @@
-"""The signals of a run: one queue per name, which the waits of its tasks take from (J6).
+"""Deliver the signals of a run: one queue per name, from which the waits of its tasks take (J6).
 
 A run is a job or a process. Its tasks receive its signals, the run itself does not: the oldest open wait for the name
 gets one, as a row of the inbox of its task that is directed to that wait. Without such a wait it stays in the inbox
@@ -37,9 +37,7 @@ Delivered = Deliver | SignalWithStart | Publish
 
 
 class RunQueues:
-    """What one turn does to the signals of runs."""
-
-    __slots__ = ("armed", "dropped_waits", "fired", "seen", "waits")
+    """The changes of one turn to the signals of runs."""
 
     def __init__(self) -> None:
         self.waits: _Waits = {}  # for the signals that this turn delivers
@@ -50,7 +48,7 @@ class RunQueues:
 
 
 def queues(turn: Turn) -> RunQueues:
-    """Those of this turn. Made when a turn first needs them: most turns have nothing to do with a run."""
+    """The RunQueues of this turn, made at the first use: most turns have nothing to do with a run."""
     if turn.runs is None:
         turn.runs = RunQueues()
     return turn.runs
@@ -62,7 +60,7 @@ def queues(turn: Turn) -> RunQueues:
 async def prepare(
     turn: Turn, deliveries: list[Delivered], target: Mapping[Delivered, LockedRow | None]
 ) -> list[Delivered]:
-    """Lock the tasks that wait for these signals. Returns the deliveries of this turn; the others run again, all those
+    """Lock the tasks that wait for these signals. Returns the deliveries of this turn. The others run again, all those
     to one run together, so that they keep their order."""
     wanted = Counter(
         (row.id, request.name)
@@ -131,7 +129,7 @@ def deliver(turn: Turn, row: LockedRow, name: str, payload: str, dedup_key: str 
 
 
 def _fire(turn: Turn, task: LockedRow, wait: str) -> None:
-    """A wait has received its signal: it gets no other, and does not time out."""
+    """Fire a wait that has received its signal: it gets no other, and does not time out."""
     queues(turn).fired.append(wait)
     for armed in task.waits:
         if armed.id == wait:
@@ -139,7 +137,7 @@ def _fire(turn: Turn, task: LockedRow, wait: str) -> None:
 
 
 async def write(turn: Turn) -> None:
-    """Write what was delivered, or taken."""
+    """Write the deliveries: dedup keys, and waits that were fired."""
     mine = turn.runs
     if mine is None:
         return
@@ -153,7 +151,7 @@ async def write(turn: Turn) -> None:
 
 
 def _keeps_signals(run: LockedRow) -> bool:
-    """Whether the signals of this run still count: those of a failed one do, for a retry and for tasks that run on."""
+    """Return True if the signals of a run still count. Those of a failed one do, for a retry and for running tasks."""
     return not run.terminal or run.status == "failed"
 
 
@@ -196,7 +194,7 @@ async def take_signals(turn: Turn) -> set[str]:
 
 
 def drop_waits(turn: Turn, task: LockedRow) -> None:
-    """Waits of this task are gone: what they received and the task did not consume is given back."""
+    """Note that waits of a task are gone: signals that they received and the task did not consume are given back."""
     if task.has_inbox_rows:
         queues(turn).dropped_waits.add(task.id)
 
@@ -208,7 +206,7 @@ async def give_back(turn: Turn) -> None:
         return
     tasks, mine.dropped_waits = sorted(mine.dropped_waits), set()
     for task in tasks:
-        turn.inbox.complete.pop(task, None)  # a claim of this turn must not be given what it loses
+        turn.inbox.complete.pop(task, None)  # a claim of this turn must not get signals that the task loses
     unused = await turn.tx.fetch(sql.unreceived, ids=tasks)
     if not unused:
         return

@@ -1,6 +1,6 @@
-"""Notes: what executing tasks commit before their outcome (model/notes.py).
+"""Commit notes: the writes of executing tasks before their outcome (model/notes.py).
 
-Each is fenced like an outcome (invariant 2) and changes neither the epoch nor the slot. Any number of them cost a
+Each note is fenced like an outcome (invariant 2) and changes neither the epoch nor the slot. Any number of them cost a
 constant number of statements. They come after the deliveries and settlements of the same turn, so a wait that is armed
 here finds what those have stored.
 """
@@ -175,7 +175,7 @@ async def _questions(turn: Turn, notes: list[NoteWait]) -> dict[str, sql.Awakeab
 
 
 async def _answer_settled(turn: Turn, settled: list[tuple[LockedRow, WaitRow]]) -> None:
-    """Waits for awakeables that are settled. The answer is in the inbox, unless a checkpoint has consumed it: then it
+    """Answer waits for settled awakeables. The answer is in the inbox, unless a checkpoint has consumed it: then it
     is posted once more."""
     await turn.tx.fetch(sql.fire_waits, ids=[wait.id for _, wait in settled])
     inboxes = await load_inboxes(turn.tx, {row.id: 0 for row, _ in settled if row.has_inbox_rows})

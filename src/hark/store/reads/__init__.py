@@ -1,4 +1,4 @@
-"""What people, callers that wait, and metrics read, by topic. All of it is sent outside the turns.
+"""The reads for people, waiting callers and metrics, by topic. All of them are sent outside the turns.
 
 Use them as `from hark.store import reads; reads.read_instances`. They run on connections that never write, and use an
 index whatever else is in the tables. A statement that a turn sends as well is in statements/.

@@ -1,4 +1,4 @@
-"""Awakeables."""
+"""Read and list awakeables."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from hark.store.reads.lists import Listed
 from hark.store.sql import Sql
 from hark.store.statements import AwakeableRow
 
-_AWAKEABLE = """id, instance_id, task, entry_index, status, payload, error, timeout_at, created_at, resolved_at,
-        title, description, schema, assignees, answered_by, nonce, groups, claimed_by, due_at"""
+_AWAKEABLE = AwakeableRow.columns()
 
-# A5: what `show` shows.
+# A5: the columns that `hark awakeable show` shows.
 read_awakeables = Sql(f"SELECT {_AWAKEABLE} FROM awakeables WHERE id IN :ids[text]", row=AwakeableRow)
 
 # The oldest first, by the unique index of (instance_id, entry_index).
@@ -38,7 +37,7 @@ _NEWEST = "ORDER BY a.created_at DESC, a.instance_id DESC, a.entry_index DESC LI
 # showing it would take, see lists.py.
 list_awakeables = Sql(f"SELECT a.id, {_BYTES} FROM awakeables a WHERE {_AFTER} {_NEWEST}", row=Listed)
 
-# A5: the same for one instance. MATERIALIZED, because its index has another order, and the index above has the order
+# A5: the list of one instance. MATERIALIZED, because its index has another order, and the index above has the order
 # but would be read to its end.
 list_awakeables_of = Sql(
     f"""

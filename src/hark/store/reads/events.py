@@ -1,4 +1,4 @@
-"""Events: histories, cursors, exports."""
+"""Read events: histories, cursors, exports."""
 
 from __future__ import annotations
 

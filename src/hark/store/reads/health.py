@@ -15,7 +15,7 @@ class WorkerRow(Row, frozen=True):
     started_at: int
 
 
-# Which migrations were applied.
+# The version of the newest migration.
 schema_version = Sql("SELECT max(version) FROM migrations")
 
 # All workers, also dead ones; those of Hark before the leases of tasks that workers outside have fetched, which may be
@@ -42,8 +42,8 @@ class ScheduledRow(Row, frozen=True):
     next_due: int
 
 
-# T1: what schedules start, how many of them no worker has fired since `before`, and of how many the last tick was
-# refused.
+# T1: schedules by definition: their number, how many no worker has fired since `before`, and how many had a last tick
+# that was refused.
 count_scheduled = Sql(
     """
     SELECT definition, count(*) AS schedules, sum(CASE WHEN due_at < :before::bigint THEN 1 ELSE 0 END) AS late,

@@ -1,4 +1,4 @@
-"""Instances: one, many, lists, results."""
+"""Read instances: rows, counts, results."""
 
 from __future__ import annotations
 
@@ -30,15 +30,10 @@ class InstanceRow(Row, frozen=True):
     tags: str | None
 
 
-# What `get` and `list` show.
-read_instances = Sql(
-    """
-    SELECT id, definition, kind, version, step, status, state, result, error, traceback, progress, attempt, queue,
-        correlation_key, parent_id, created_at, finished_at, cancel_reason, tags
-    FROM instances WHERE id IN :ids[text]
-    """,
-    row=InstanceRow,
-)
+_SHOWN = InstanceRow.columns()
+
+# The columns that `get` and `list` show.
+read_instances = Sql(f"SELECT {_SHOWN} FROM instances WHERE id IN :ids[text]", row=InstanceRow)
 
 # One step through the index per definition, not per instance.
 _USED = """WITH RECURSIVE used(definition) AS (
@@ -60,7 +55,7 @@ count_unfinished = Sql(f"{_USED} SELECT i.lane, i.status, count(*) {_UNFINISHED}
 # The queues with unfinished instances.
 queues = Sql(f"{_USED} SELECT DISTINCT i.queue {_UNFINISHED}")
 
-# The instance that each target means, and how it ended if it has.
+# The instance of each target, and its end if it has ended.
 results = Sql(
     f"""
     SELECT a.target, i.id, i.status, i.result, i.error FROM ({ADDRESSES}) a
@@ -77,7 +72,7 @@ ids_between = Sql(
     """
 )
 
-# Which of these instances have ended, and how. `coalesce` keeps the planner from the index over all that have ended.
+# The ends of those instances that have ended. `coalesce` keeps the planner from the index over all ended instances.
 outcomes = Sql(
     """
     SELECT id, status, result, error FROM instances WHERE id IN :ids[text] AND coalesce(finished_at, 0) > 0
@@ -87,7 +82,7 @@ outcomes = Sql(
 # For callers that wait for a condition: one statement for all of them.
 statuses = Sql("SELECT id, status FROM instances WHERE id IN :ids[text]")
 
-# Which of these instances will have more events.
+# The instances among these that will have more events.
 unfinished = Sql("SELECT id FROM instances WHERE id IN :ids[text] AND finished_at IS NULL")
 
 # X6: the traces of instances, for the spans of calls about them.

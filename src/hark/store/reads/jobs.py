@@ -1,4 +1,4 @@
-"""Jobs: their sources, their inputs and the rows of their tasks."""
+"""Read jobs: their sources, their inputs and the rows of their tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hark.store.sql import Row, Sql
 
 
 class TaskRow(Row, frozen=True):
-    """What an interpreter and people need of a task or of a called process. JSON as text."""
+    """A task or a called process, with the columns that interpreters and people need. JSON as text."""
 
     id: str
     status: str
@@ -15,14 +15,11 @@ class TaskRow(Row, frozen=True):
     error: str | None
 
 
-# The tasks of jobs and processes, and the processes that those have called, by id: outputs for later tasks and for the
-# result, and what `get` shows of a job. Another instance may have an id like that of a task.
-read_tasks = Sql(
-    """
-    SELECT id, status, state, result, error FROM instances WHERE id IN :ids[text] AND kind IN ('task', 'bpmn')
-    """,
-    row=TaskRow,
-)
+_TASK = TaskRow.columns()
+
+# The tasks of jobs and processes, and the processes that those have called, by id: for the outputs of tasks, and for
+# `get` of a job. Another instance may have an id like that of a task.
+read_tasks = Sql(f"SELECT {_TASK} FROM instances WHERE id IN :ids[text] AND kind IN ('task', 'bpmn')", row=TaskRow)
 
 
 class Descendant(Row, frozen=True):
@@ -36,7 +33,7 @@ class Descendant(Row, frozen=True):
     queue: str
 
 
-# What the status of a job shows of maps and workflow tasks: those of their children that have not finished.
+# The unfinished children of maps and workflow tasks, for the status of a job.
 unfinished_below = Sql(
     """
     SELECT parent_wait, id, definition, status, lane, queue FROM instances

@@ -1,4 +1,4 @@
-"""The secrets that sign links, and the addresses of servers."""
+"""Read the secrets that sign links, and the addresses of servers."""
 
 from __future__ import annotations
 

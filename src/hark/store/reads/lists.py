@@ -1,4 +1,4 @@
-"""Lists of instances, newest first, by every filter.
+"""List instances, newest first, by every filter.
 
 A page is read along one index, whose filter *drives* it; the other filters are checked row by row.
 views/listing.py chooses the statement. Each row is an id and the bytes that showing it would take, so that a page of
@@ -13,21 +13,21 @@ from hark.store.sql import Row, Sql
 
 
 class Listed(Row, frozen=True):
-    """A row of a page: the instance, and how many bytes its texts have."""
+    """A row of a page: the instance, and the number of bytes of its texts."""
 
     id: str
     bytes: int
 
 
 class Position(Row, frozen=True):
-    """Where an instance is in the list of all instances."""
+    """The position of an instance in the list of all instances."""
 
     created_at: int
     nth: int
     id: str
 
 
-# Where a page begins: behind this instance.
+# The position of this instance: a page begins behind it.
 position = Sql("SELECT created_at, nth, id FROM instances WHERE id = :id::text", row=Position)
 
 _BYTES = """octet_length(i.state) + coalesce(octet_length(i.result), 0) + coalesce(octet_length(i.error), 0)
@@ -123,7 +123,7 @@ list_keyed = Sql(
     row=Listed,
 )
 
-# How many instances these lanes have, up to `most`.
+# The number of instances of these lanes, up to `most`.
 count_lanes = Sql(
     f"""
     SELECT count(*) FROM (
@@ -138,7 +138,7 @@ count_lanes = Sql(
     """,
 )
 
-# How many instances each tag has, up to `most`.
+# The number of instances of each tag, up to `most`.
 count_tagged = Sql(
     f"""
     SELECT r.name, r.value, (
@@ -150,7 +150,7 @@ count_tagged = Sql(
     """
 )
 
-# How many instances have a key with this prefix, up to `most`.
+# The number of instances whose key has this prefix, up to `most`.
 count_keyed = Sql(
     """
     SELECT count(*) FROM (

@@ -1,4 +1,4 @@
-"""X6: the gauges of /metrics."""
+"""Read the gauges of /metrics (X6)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNT = f"""SELECT l.queue,
         min((SELECT i.since FROM instances i WHERE {_QUEUED} ORDER BY i.priority, i.since LIMIT 1))
     FROM lanes l GROUP BY l.queue"""
 
-# X6: claimable instances of each queue, and since when the oldest waits.
+# X6: the claimable instances of each queue, and the time since which the oldest waits.
 count_ready = Sql(
     f"""
     WITH RECURSIVE lanes(queue, lane) AS (

@@ -1,5 +1,6 @@
-"""The events of runs: those of a job and of its tasks, whose ids are in a range behind that of the job. Other instances
-may have ids in that range: a task is told by its parent, which is the job or a map of it.
+"""Read the events of runs: of a job and of its tasks, whose ids are in a range behind that of the job.
+
+Other instances may have ids in that range: a task is recognised by its parent, which is the job or a map of it.
 
 A cursor is (tx, seq), as for the events of all instances: it does not pass a turn that is still running (invariant 17).
 """
@@ -26,7 +27,7 @@ _BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM"
 _FITTING = """CROSS JOIN events e
     WHERE e.tx = n.tx AND e.seq = n.seq AND coalesce(n.before, 0) < :bytes::bigint"""
 
-# Up to where the events of all instances can be read without missing one that commits later.
+# The position up to which the events of all instances can be read without missing one that commits later.
 head = Sql(
     f"SELECT h.tx - 1, 9223372036854775807 FROM ({HORIZON}) AS h(tx)",
     # One writer: seq is the order of commits.
@@ -58,7 +59,7 @@ run_events = Sql(
     row=EventRow,
 )
 
-# Where a scan of the newest events ends, `size` of them at most, and how many they are: one row, or none.
+# The end of a scan of the newest events, `size` of them at most, and their number: one row, or none.
 scan_end = Sql(
     """
     SELECT t.tx, t.seq, count(*) OVER () FROM (
@@ -108,7 +109,7 @@ class WaitOfTask(OpenWait, frozen=True):
     task: str
 
 
-# D7: what the tasks of a job wait for, the longest first.
+# D7: the waits of the tasks of a job, the longest first.
 open_waits_of_tasks = Sql(
     f"""
     SELECT w.id, w.instance_id, w.place, w.kind, w.name, w.key, w.deadline, w.remaining, w.since, t.step
@@ -120,5 +121,5 @@ open_waits_of_tasks = Sql(
     row=WaitOfTask,
 )
 
-# What kind an instance is: a job is read with its tasks.
+# The kind of an instance: a job is read with its tasks.
 kind_of = Sql("SELECT kind FROM instances WHERE id = :id::text")

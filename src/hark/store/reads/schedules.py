@@ -1,23 +1,21 @@
-"""Schedules."""
+"""Read schedules."""
 
 from __future__ import annotations
 
 from hark.store.sql import Sql
-from hark.store.statements import StartRow
+from hark.store.statements import TriggerRow
 
 # Without the input of the instances, which may be large.
-_SHOWN = """id, kind, name, definition, version, element, NULL, correlation_key, cron, every, timezone, overlap,
-        catch_up, remaining, next_at, due_at, paused, missed, skipped, last_at, last_id, waiting, running, blocker,
-        error, deployed_by, created_at"""
+_SHOWN = TriggerRow.columns().replace(" state,", " NULL,")
 
-# T1: what `schedules` shows, by name.
+# T1: the columns that `schedules` shows, by name.
 list_schedules = Sql(
     f"""
     SELECT {_SHOWN} FROM triggers WHERE kind = 'schedule' AND name > :after::text
     ORDER BY name, id LIMIT :size::bigint
     """,
-    row=StartRow,
+    row=TriggerRow,
 )
 
 # T1: one schedule.
-read_schedules = Sql(f"SELECT {_SHOWN} FROM triggers WHERE id IN :ids[text]", row=StartRow)
+read_schedules = Sql(f"SELECT {_SHOWN} FROM triggers WHERE id IN :ids[text]", row=TriggerRow)

@@ -1,4 +1,4 @@
-"""Open waits: the list, and how many."""
+"""Read and count open waits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNANSWERED = """(o.kind <> 'awakeable'
             OR (SELECT a.status FROM awakeables a WHERE a.id = o.name) = 'PENDING')"""
 _OPEN = f"o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}"
 
-# What these instances wait for, in the order in which the waits were armed. `coalesce` keeps the planner from the
+# The waits of these instances, in the order in which they were armed. `coalesce` keeps the planner from the
 # index over all open waits.
 open_waits_of = Sql(
     """

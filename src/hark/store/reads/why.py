@@ -1,4 +1,4 @@
-"""D7: why an instance waits, and what it missed."""
+"""Read the facts that explain why an instance waits, and which signals it missed (D7)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WhyInstance(Row, frozen=True):
 
 
 class Miss(Row, frozen=True):
-    """A signal that was not stored: what it was, to which target, and why not."""
+    """A signal that was not stored: its name, its target, and the reason."""
 
     seq: int
     at: int
@@ -45,7 +45,7 @@ class Miss(Row, frozen=True):
     instance_id: str | None
 
 
-# What D7 explains.
+# D7: the instance to explain.
 why_instance = Sql(
     """
     SELECT id, definition, version, status, step, correlation_key, holds_key, queue, since, due_at, blocked_on,
@@ -56,7 +56,7 @@ why_instance = Sql(
     row=WhyInstance,
 )
 
-# X9: why it is tried again, newest first. Among its latest events only: the event of a backoff is one of the last,
+# X9: the reasons of its retries, newest first, among its latest events only: the event of a backoff is one of the last,
 # unless very much happened to the instance since.
 latest_retries = Sql(
     """
@@ -66,7 +66,7 @@ latest_retries = Sql(
     """
 )
 
-# Which instances have the slots of the concurrency key it waits for.
+# The instances that have the slots of the concurrency key it waits for.
 slot_holders = Sql(
     """
     SELECT id, step, lease_owner FROM instances WHERE concurrency_key = :key::text AND status = 'executing'
@@ -74,10 +74,10 @@ slot_holders = Sql(
     """
 )
 
-# When the sweep will check the bucket it waits for.
+# The time at which the sweep will check the bucket it waits for.
 bucket_due = Sql("SELECT min(due_at) FROM buckets WHERE kind = :kind::text AND key = :key::text")
 
-# Which children it still waits for.
+# The children it still waits for.
 unfinished_children = Sql(
     """
     SELECT parent_wait, id, status, step, lane, queue FROM instances
@@ -85,7 +85,7 @@ unfinished_children = Sql(
     """
 )
 
-# What is in its inbox and did not wake it.
+# The inbox rows that did not wake it.
 unconsumed_signals = Sql(
     """
     SELECT kind, name, at FROM inbox WHERE instance_id = :id::text AND consumed_at IS NULL

@@ -12,7 +12,7 @@
 -- a list costs twice as much for one.
 --
 -- The number in its name is its version: raise it with every change of the function, here and in
--- store/statements/one_call.py. A process that opens the store creates the function that it lacks, beside that of the
+-- store/statements/call_turn.py. A process that opens the store creates the function that it lacks, beside that of the
 -- version before it, which other processes still call. A later migration drops functions that no version calls.
 -- {claim}, {i_claim} and {claim_types} are the columns of a claim (model/activation.py, CLAIM_COLUMNS).
 SET client_min_messages = warning;  -- without a notice for each %TYPE

@@ -1,4 +1,4 @@
-"""Every statement of the turns, by topic, and what the clerk and the lease send beside them about the same rows.
+"""The statements of the turns, by topic, and those of the clerk and the lease about the same rows.
 
 What people, waiting callers and metrics read is in reads/.
 
@@ -11,13 +11,13 @@ A topic is a file. A name belongs to one topic, and a statement's comment says w
 
 from hark.store.statements.awakeables import *
 from hark.store.statements.broadcasts import *
+from hark.store.statements.call_turn import *
 from hark.store.statements.claims import *
 from hark.store.statements.events import *
 from hark.store.statements.journal import *
 from hark.store.statements.limits import *
 from hark.store.statements.links import *
 from hark.store.statements.messages import *
-from hark.store.statements.one_call import *
 from hark.store.statements.outcomes import *
 from hark.store.statements.retention import *
 from hark.store.statements.runs import *

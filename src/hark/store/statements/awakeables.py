@@ -1,4 +1,4 @@
-"""Awakeables: create, settle and withdraw them."""
+"""Create, settle and withdraw awakeables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ awakeable_owners = Sql("SELECT id, instance_id, task_id FROM awakeables WHERE id
 
 
 class AwakeableRow(Row, frozen=True):
-    """An awakeable, as it is shown: the columns of `reads.read_awakeables`, and the answer of a settlement."""
+    """An awakeable with the columns that are shown: of `reads.read_awakeables`, and as the result of a settlement."""
 
     id: str
     instance_id: str
@@ -74,15 +74,10 @@ class AwakeableState(Row, frozen=True):
     due_at: int | None
 
 
-# A4, A8: what a settlement is validated against. Under lock of the owner.
-awakeable_states = Sql(
-    """
-    SELECT id, instance_id, status, answered_by, resolved_at, schema, task, entry_index, timeout_at, created_at,
-        title, description, assignees, nonce, task_id, groups, claimed_by, due_at
-    FROM awakeables WHERE id IN :ids[text]
-    """,
-    row=AwakeableState,
-)
+_STATE = AwakeableState.columns()
+
+# A4, A8: the columns that a settlement is validated against. Under lock of the owner.
+awakeable_states = Sql(f"SELECT {_STATE} FROM awakeables WHERE id IN :ids[text]", row=AwakeableState)
 
 # A1, invariant 8: settle awakeables, each once; the instance is under lock.
 settle = Sql(
@@ -105,7 +100,7 @@ fire_answered = Sql(
     joinable=True,
 )
 
-# B6: who works on an awakeable; null: no person does. Under lock of the owner.
+# B6: record the person who works on an awakeable; null: no person does. Under lock of the owner.
 claim_awakeables = Sql(
     """
     UPDATE awakeables AS a SET claimed_by = r.claimed_by,

@@ -1,4 +1,4 @@
-"""Broadcasts and their subscribers."""
+"""Read and write broadcasts and their deliveries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ add_pending_deliveries = Sql(
     """
 )
 
-# B1: how many instances these are.
+# B1: the number of instances of each broadcast.
 count_pending_deliveries = Sql(
     """
     SELECT broadcast_id, count(DISTINCT instance_id) FROM deliveries WHERE broadcast_id IN :ids[text]
@@ -74,8 +74,8 @@ take_pending_deliveries = Sql(
     row=PendingDelivery,
 )
 
-# B1: what to write into the inboxes of a chunk.
+# B1: the rows to write into the inboxes of a chunk.
 broadcasts_by_id = Sql("SELECT id, name, payload FROM broadcasts WHERE id IN :ids[text]")
 
-# B1: whether a large broadcast still has chunks to deliver.
+# B1: one row if a large broadcast still has chunks to deliver.
 any_pending_delivery = Sql("SELECT 1 FROM deliveries LIMIT 1")

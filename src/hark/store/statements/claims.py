@@ -26,7 +26,7 @@ _IN_LANE_SQLITE = """FROM {rows: queue text, lane text, size integer}
 # M10: one index scan per lane of a queue; SKIP LOCKED, so that workers do not wait for each other.
 claimable = Sql(f"SELECT {_CANDIDATE} {_IN_LANE}", sqlite=f"SELECT {_CANDIDATE} {_IN_LANE_SQLITE}")
 
-# J11: the same for workers outside, with the lanes.
+# J11: claimable rows for workers outside, with their lanes.
 claimable_tasks = Sql(
     f"SELECT {_CANDIDATE}, c.lane {_IN_LANE}", sqlite=f"SELECT {_CANDIDATE}, c.lane {_IN_LANE_SQLITE}"
 )
@@ -54,7 +54,7 @@ _CLAIM = """UPDATE instances SET status = 'executing', lease_owner = :owner::tex
 # still parked and that this turn has woken.
 claim = Sql(f"{_CLAIM} RETURNING {_CLAIMED}")
 
-# The same for all instances that this turn has woken, if there is a slot for each of them and nothing else to claim: as
+# Claim the instances that this turn has woken, if there is a slot for each of them and nothing else to claim: as
 # far as they need no bucket, and this worker can run them.
 claim_woken = Sql(
     f"""
@@ -90,7 +90,7 @@ fetched_task = Sql(
     """
 )
 
-# J11: what became of a task that its worker does not hold any more.
+# J11: the status of a task that its worker does not hold any more.
 status_of_task = Sql("SELECT id, status FROM instances WHERE id = :id::text AND coalesce(kind, '') = 'task'")
 
 # M7, M9: a row that a bucket refused leaves the claim index until the bucket promotes it. The bucket is locked.
@@ -111,7 +111,7 @@ due = Sql(
 # M2: a delay is over: the row is claimable, and its queue position is the time it was due.
 make_ready = Sql("UPDATE instances SET since = due_at, due_at = NULL WHERE id IN :ids[text]")
 
-# When the next sweep has something to do.
+# The time at which the next sweep has something to do.
 next_due = Sql(
     """
     SELECT min(t.due_at) FROM (

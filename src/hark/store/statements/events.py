@@ -1,4 +1,4 @@
-"""Events, which also prove that a turn has committed."""
+"""Write events, and find those that prove that a turn has committed."""
 
 from __future__ import annotations
 

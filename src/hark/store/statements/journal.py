@@ -1,4 +1,4 @@
-"""The journals of durable functions."""
+"""Read and write the journals of durable functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buckets: concurrency keys and rate limits."""
+"""Read and write buckets: concurrency keys and rate limits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ slots_used = Sql(
     """
 )
 
-# M9: which of these buckets still have blocked rows.
+# M9: the buckets among these that still have blocked rows.
 blocked_keys = Sql(
     """
     SELECT r.bucket FROM {rows: bucket text}

@@ -1,4 +1,4 @@
-"""The secrets that sign links, and the addresses of servers."""
+"""Write the secrets that sign links, and the addresses of servers."""
 
 from __future__ import annotations
 

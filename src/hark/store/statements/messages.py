@@ -1,4 +1,4 @@
-"""Messages that are kept for a receiver, and the dedup keys of those that were received."""
+"""Keep messages for a receiver, and the dedup keys of those that were received."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ kept_messages = Sql(
     row=KeptMessage,
 )
 
-# B4: a message that was received is not kept any more.
+# B4: delete messages that were received.
 delete_messages = Sql("DELETE FROM messages WHERE seq IN :seqs[bigint]")
 
-# B4, S7: one with a dedup key leaves the key, and who received it.
+# B4, S7: a received message with a dedup key leaves the key and its receiver.
 receive_messages = Sql(
     """
     UPDATE messages AS m SET receiver = r.receiver, payload = 'null'
@@ -79,7 +79,7 @@ receive_messages = Sql(
     """
 )
 
-# B4: those whose time is over. A turn that is delivering one looked at the clock a moment ago, so they stay a while.
+# B4: delete messages whose time is over, after a grace period: a turn that delivers one has an older time.
 forget_expired_messages = Sql(
     """
     DELETE FROM messages WHERE seq IN (
@@ -89,7 +89,7 @@ forget_expired_messages = Sql(
     """
 )
 
-# X7: the dedup keys of messages that were received long ago, as those of broadcasts.
+# X7: delete the dedup keys of messages that were received long ago, as those of broadcasts.
 forget_received_messages = Sql(
     """
     DELETE FROM messages WHERE seq IN (

@@ -1,4 +1,4 @@
-"""Commit what a step returned, or what ended an instance from outside."""
+"""Write the outcomes of steps, and the ends of instances from outside."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADVANCING = """INSERT INTO events (tx, instance_id, type, step, at)
     JOIN instances i ON i.id = r.id AND i.epoch = r.epoch ORDER BY r.ord"""
 
 # M2: an advance turn is this one statement: the update takes the locks itself, in the order of its list (invariant 3),
-# and compares the epoch again when it had to wait for a lock (invariant 2). Returns how many rows moved, and the ids
+# and compares the epoch again if it had to wait for a lock (invariant 2). Returns the number of moved rows and the ids
 # of those with has_inbox_rows.
 advance_all = Sql(
     f"""
@@ -95,7 +95,7 @@ change_lanes = Sql(
     joinable=True,
 )
 
-# What `ctx.progress` said last, for people and queries. In a statement of its own: most outcomes have none. Under lock.
+# The last value of `ctx.progress`, for people and queries. A statement of its own: most outcomes have none. Under lock.
 set_progress = Sql(
     """
     UPDATE instances AS i SET progress = r.progress FROM {rows: id text, progress text} WHERE i.id = r.id
@@ -122,7 +122,7 @@ reclaim = Sql(
     """
 )
 
-# X8, M5: cancelled or quarantined, that is ended by something other than its own outcome. Under lock.
+# X8, M5: end an instance that was cancelled or quarantined, not by its own outcome. Under lock.
 end = Sql(
     """
     UPDATE instances AS i SET status = r.status, error = r.error, lease_owner = NULL, blocked_on = NULL,

@@ -1,4 +1,4 @@
-"""Delete what is older than the retention."""
+"""Delete rows that are older than the retention."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _ANCESTOR = """
                 UNION SELECT p.id, p.parent_id, p.finished_at FROM instances p JOIN above a ON p.id = a.parent_id)
             SELECT 1 FROM above WHERE finished_at IS NULL OR (i.kind = 'task' AND finished_at >= :before::bigint)"""
 
-# X7, read outside a turn: a page of the instances that finished long ago, and whether each has no live ancestor and is
-# not a task of a job that is kept: a retry of the job needs the outputs of its tasks. A page
-# also counts instances that must stay, so that it is short however many those are.
+# X7, read outside a turn: a page of instances that finished long ago, and for each whether it may be removed: it has
+# no live ancestor, and is not a task of a job that is kept, whose retry needs the outputs of its tasks. A page also
+# counts the instances that must stay, so that it is short however many those are.
 finished_before = Sql(
     f"""
     SELECT i.id, i.finished_at, NOT EXISTS ({_ANCESTOR}) FROM instances i
@@ -21,8 +21,8 @@ finished_before = Sql(
     """
 )
 
-# X7, in the turn: lock those of the page for which it still holds. `coalesce` keeps the planner on the primary key: a
-# plain comparison implies NOT NULL and allows the index over everything old.
+# X7, in the turn: lock the instances of the page that may still be removed. `coalesce` keeps the planner on the primary
+# key: a plain comparison implies NOT NULL and allows the index over everything old.
 expired = Sql(
     f"""
     SELECT i.id FROM instances i WHERE i.id IN :ids[text] AND coalesce(i.finished_at, :before::bigint) < :before::bigint
@@ -68,7 +68,7 @@ forget_tags = Sql("DELETE FROM tags WHERE instance_id IN :ids[text]")
 # X7: their history.
 forget_events = Sql("DELETE FROM events WHERE instance_id IN :ids[text]")
 
-# X7, with `event_retention`: the oldest events, of whichever instance. Only the first rows of the index are read,
+# X7, with `event_retention`: the oldest events of all instances. Only the first rows of the index are read,
 # however many are younger; a row that another process deletes is skipped, so two of them cannot deadlock.
 forget_old_events = Sql(
     """
@@ -106,7 +106,7 @@ empty_consumed = Sql(
     """
 )
 
-# X7: except broadcasts that still have chunks to deliver.
+# X7: delete old broadcasts, except those that still have chunks to deliver.
 forget_broadcasts = Sql(
     """
     DELETE FROM broadcasts WHERE id IN (

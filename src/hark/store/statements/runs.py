@@ -1,4 +1,4 @@
-"""The run as one address: signals and awakeables of a job that its tasks receive, and notes of executing tasks."""
+"""Write for runs: the signals and awakeables of a job that its tasks receive, and the notes of executing tasks."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ set_states = Sql(
     """
 )
 
-# B10: where processes are, to set their variables and to find their incidents. Under lock.
+# B10: the states of processes, to set their variables and to find their incidents. Under lock.
 bpmn_states = Sql("SELECT id, step, state FROM instances WHERE id IN :ids[text]")
 
 # B10: variables that were set from outside, of processes that do not execute. Under lock.
@@ -146,7 +146,7 @@ set_bpmn_states = Sql(
     """
 )
 
-# A3: which of these questions the tasks have asked before.
+# A3: the questions among these that the tasks have asked before.
 task_awakeables = Sql(
     """
     SELECT a.task_id, a.place, a.id, a.entry_index, a.nonce, a.timeout_at, a.status

@@ -1,11 +1,11 @@
-"""Schedules and other triggers."""
+"""Read and write schedules and other triggers."""
 
 from __future__ import annotations
 
 from hark.store.sql import Row, Sql
 
 
-class StartRow(Row, frozen=True):
+class TriggerRow(Row, frozen=True):
     """A row of the table `triggers`."""
 
     id: str
@@ -37,81 +37,73 @@ class StartRow(Row, frozen=True):
     created_at: int
 
 
-_COLUMNS = """id, kind, name, definition, version, element, state, correlation_key, cron, every, timezone, overlap,
-        catch_up, remaining, next_at, due_at, paused, missed, skipped, last_at, last_id, waiting, running, blocker,
-        error, deployed_by, created_at"""
-
-# T2: the triggers that are due, without a lock: which names to reserve and which instances to lock.
-due_starts = Sql(
-    f"SELECT {_COLUMNS} FROM triggers WHERE due_at <= :now::bigint ORDER BY due_at LIMIT :size::bigint", row=StartRow
+_COLUMNS = TriggerRow.columns()
+_REPLACED = ", ".join(
+    name + " = excluded." + name for name in TriggerRow.__struct_fields__ if name not in ("id", "kind", "created_at")
 )
 
-# B3, B4: what these broadcasts and messages start.
-starts_by_event = Sql(
+# T2: the triggers that are due, without a lock, to find the names to reserve and the instances to lock.
+due_triggers = Sql(
+    f"SELECT {_COLUMNS} FROM triggers WHERE due_at <= :now::bigint ORDER BY due_at LIMIT :size::bigint", row=TriggerRow
+)
+
+# B3, B4: the triggers of these broadcasts and messages.
+triggers_by_event = Sql(
     f"""
     SELECT {_COLUMNS} FROM triggers WHERE (kind, name) IN (SELECT r.kind, r.name FROM {{rows: kind text, name text}})
     ORDER BY id
     """,
-    row=StartRow,
+    row=TriggerRow,
 )
 
 # T1: the triggers with these ids.
-starts_by_id = Sql(f"SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] ORDER BY id", row=StartRow)
+triggers_by_id = Sql(f"SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] ORDER BY id", row=TriggerRow)
 
-# B2: what starts instances of a definition that cannot be started by name, for the error that says so.
-deployed_starts = Sql("SELECT kind, name FROM triggers WHERE deployed_by = :definition::text ORDER BY id")
+# B2: the triggers of a definition that cannot be started by name, for the error that says so.
+deployed_triggers = Sql("SELECT kind, name FROM triggers WHERE deployed_by = :definition::text ORDER BY id")
 
-# T2: those of these that are still due. The process that holds one of them fires it; the others leave it.
-lock_due_starts = Sql(
+# T2: the triggers among these that are still due. The process that holds one fires it; the others leave it.
+lock_due_triggers = Sql(
     f"""
     SELECT {_COLUMNS} FROM triggers WHERE id IN :ids[text] AND due_at <= :now::bigint
     ORDER BY id FOR UPDATE SKIP LOCKED
     """,
-    row=StartRow,
+    row=TriggerRow,
 )
 
 # T1: the triggers to change: those with these ids, and those that these definitions brought. In order, so that
 # two turns cannot wait for each other.
-lock_starts = Sql(
+lock_triggers = Sql(
     f"""
     SELECT {_COLUMNS} FROM triggers WHERE id IN (
         SELECT id FROM triggers WHERE id IN :ids[text]
         UNION SELECT id FROM triggers WHERE deployed_by IN :definitions[text])
     ORDER BY id FOR UPDATE
     """,
-    row=StartRow,
+    row=TriggerRow,
 )
 
 # T1, T2: write triggers, new ones too. Under lock, or with the name reserved.
-save_starts = Sql(
+save_triggers = Sql(
     f"""
     INSERT INTO triggers ({_COLUMNS})
-    SELECT r.id, r.kind, r.name, r.definition, r.version, r.element, r.state, r.correlation_key, r.cron, r.every,
-        r.timezone, r.overlap, r.catch_up, r.remaining, r.next_at, r.due_at, r.paused, r.missed, r.skipped, r.last_at,
-        r.last_id, r.waiting, r.running, r.blocker, r.error, r.deployed_by, r.created_at
+    SELECT {_COLUMNS}
     FROM {{rows: id text, kind text, name text, definition text, version integer, element text, state text,
         correlation_key text, cron text, every bigint, timezone text, overlap text, catch_up integer,
         remaining bigint, next_at bigint, due_at bigint, paused boolean, missed bigint, skipped bigint,
         last_at bigint, last_id text, waiting text, running text, blocker text, error text, deployed_by text,
         created_at bigint}}
     WHERE true ORDER BY r.id
-    ON CONFLICT (id) DO UPDATE SET definition = excluded.definition, version = excluded.version,
-        element = excluded.element, state = excluded.state, correlation_key = excluded.correlation_key,
-        name = excluded.name, cron = excluded.cron, every = excluded.every, timezone = excluded.timezone,
-        overlap = excluded.overlap, catch_up = excluded.catch_up, remaining = excluded.remaining,
-        next_at = excluded.next_at, due_at = excluded.due_at, paused = excluded.paused, missed = excluded.missed,
-        skipped = excluded.skipped, last_at = excluded.last_at, last_id = excluded.last_id,
-        waiting = excluded.waiting, running = excluded.running, blocker = excluded.blocker, error = excluded.error,
-        deployed_by = excluded.deployed_by
+    ON CONFLICT (id) DO UPDATE SET {_REPLACED}
     """
 )
 
 # T1: delete triggers. Under lock.
-delete_starts = Sql("DELETE FROM triggers WHERE id IN :ids[text]")
+delete_triggers = Sql("DELETE FROM triggers WHERE id IN :ids[text]")
 
 # T2: an instance has ended, and a tick waited for that: it can start. A row that another turn holds is left to that
 # turn, which makes it due itself if a tick still waits.
-release_starts = Sql(
+release_triggers = Sql(
     """
     UPDATE triggers SET due_at = :now::bigint WHERE id IN (
         SELECT id FROM triggers WHERE blocker IN :ids[text] AND NOT paused ORDER BY id FOR UPDATE SKIP LOCKED)

@@ -1,10 +1,10 @@
-"""Signals: write, read and consume the inboxes, and record what was not stored."""
+"""Write, read and consume inboxes, and record the signals that were not stored."""
 
 from __future__ import annotations
 
 from hark.store.sql import Sql
 
-# S7, invariant 7: which dedup keys an instance has seen before, consumed or not. Under lock.
+# S7, invariant 7: the dedup keys that an instance has seen before, consumed or not. Under lock.
 seen = Sql(
     """
     SELECT s.instance_id, s.dedup_key FROM {rows: id text, dedup_key text}
@@ -12,7 +12,7 @@ seen = Sql(
     """
 )
 
-# S9: which kept instance of a correlation key has seen this dedup key; if several have, the latest comes last. Also for
+# S9: the kept instances of a correlation key that have seen this dedup key, the latest last. Also for
 # signals from NATS, which may be read again after the holder has changed.
 seen_by_holders = Sql(
     """
@@ -70,14 +70,14 @@ _UNREAD_SQLITE = """FROM {rows: id text, after bigint}
     CROSS JOIN inbox s ON s.instance_id = r.id AND s.seq > r.after AND s.consumed_at IS NULL
         AND (r.after >= 0 OR s.kind <> 'signal') ORDER BY r.ord, s.seq"""
 
-# S2: what an activation may read.
+# S2: the rows that an activation may read.
 inbox = Sql(
     f"SELECT s.seq, r.id, s.kind, s.name, s.wait_id, s.payload, s.at {_UNREAD}",
     # SQLite has no LATERAL.
     sqlite=f"SELECT s.seq, r.id, s.kind, s.name, s.wait_id, s.payload, s.at {_UNREAD_SQLITE}",
 )
 
-# Invariant 4: what a park must check after it has armed its waits, without the payloads.
+# Invariant 4: the rows that a park must check after it has armed its waits, without the payloads.
 inbox_heads = Sql(
     f"SELECT s.seq, r.id, s.kind, s.name, s.wait_id {_UNREAD}",
     sqlite=f"SELECT s.seq, r.id, s.kind, s.name, s.wait_id {_UNREAD_SQLITE}",
@@ -86,7 +86,7 @@ inbox_heads = Sql(
 # S4, invariant 6: consumed signals are marked, not deleted, so that deduplication outlives consumption (invariant 7).
 consume = Sql("UPDATE inbox SET consumed_at = :now::bigint WHERE seq IN :seqs[bigint]", joinable=True)
 
-# X8: what was directed to waits that a cancel has removed: the undo must not take it for an answer to its own.
+# X8: consume rows directed to waits that a cancel has removed: the undo must not take them for answers to its own.
 consume_directed = Sql(
     """
     UPDATE inbox SET consumed_at = :now::bigint
@@ -94,8 +94,8 @@ consume_directed = Sql(
     """
 )
 
-# What was directed to the waits of a child that its parent runs again: it starts without them, unless they are for
-# children of its own, or what operators asked of it. Signals of its run are given back instead
+# Consume rows directed to the waits of a child that its parent runs again: it starts without them, unless they are for
+# children of its own, or requests of operators. Signals of its run are given back instead
 # (kernel/runs/run_signals.py).
 consume_answers = Sql(
     """
@@ -118,7 +118,7 @@ wake = Sql(
     joinable=True,
 )
 
-# Where the woken instances are in the backlog: a worker of the same process may claim them in this turn.
+# The places of woken instances in the backlog: a worker of the same process may claim them in this turn.
 woken = Sql(
     """
     SELECT id, queue, priority, concurrency_key, rate_limit, weight, lane FROM instances WHERE id IN :ids[text]

@@ -46,7 +46,7 @@ insert_tags = Sql(
     """
 )
 
-# M6: what this process has registered, for other processes to start. The latest registration wins.
+# M6: record the definitions of this process, for other processes to start. The latest registration wins.
 record_definitions = Sql(
     """
     INSERT INTO definitions (name, version, kind, queue, initial, source, digest, on_cancel, created_at)

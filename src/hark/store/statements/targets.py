@@ -12,7 +12,7 @@ ADDRESSES = """SELECT t.target AS target, coalesce(
         (SELECT i.id FROM instances i WHERE i.correlation_key = t.target ORDER BY i.created_at DESC LIMIT 1)) AS id
     FROM (SELECT DISTINCT r.target FROM {rows: target text}) t"""
 
-# M11: find what the targets of a turn mean. Read before the lock; `lock` decides whether it still exists.
+# M11: find the instances of the targets of a turn. Read before the lock; `lock` decides whether they still exist.
 addresses = Sql(ADDRESSES)
 
 # Invariant 3: lock all instance rows of a turn, in id order, before anything else is read.
@@ -24,7 +24,7 @@ lock = Sql(
 
 
 class Details(Row, frozen=True):
-    """What cancel, retry and reclaim need of an instance row."""
+    """An instance row, with the columns that cancel, retry and reclaim need."""
 
     id: str
     status: str
@@ -48,16 +48,10 @@ class Details(Row, frozen=True):
     scheduled_at: int | None
 
 
-# X8, M5: what cancel, retry and reclaim need. Read under lock, or before it to find which names and rows to lock.
-details = Sql(
-    """
-    SELECT id, status, step, epoch, attempt, crashes, lease_owner, correlation_key, concurrency_key,
-           blocked_on, parent_id, parent_wait, counted, queue, definition, version, on_cancel, cancel_reason,
-           lane, scheduled_at
-    FROM instances WHERE id IN :ids[text] ORDER BY id
-    """,
-    row=Details,
-)
+_DETAILS = Details.columns()
+
+# X8, M5: rows for cancel, retry and reclaim. Read under lock, or before it to find the names and rows to lock.
+details = Sql(f"SELECT {_DETAILS} FROM instances WHERE id IN :ids[text] ORDER BY id", row=Details)
 
 # X8: a cancel ends all live instances below these, itself not included. Children of a parent that has already ended
 # are included. `undoing`: the instance is being cancelled already, or was started by the undo of one that is.

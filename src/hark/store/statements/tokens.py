@@ -1,4 +1,4 @@
-"""API tokens."""
+"""Read and write API tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HashedToken(TokenRow, frozen=True):
     hash: str
 
 
-_TOKEN = "id, name, scopes, created_at, expires_at, revoked_at"
+_TOKEN = TokenRow.columns()
 
 # X3: only the hash is stored; the secret is shown once.
 insert_tokens = Sql(
@@ -55,7 +55,7 @@ live_tokens = Sql(
     row=HashedToken,
 )
 
-# X3: whether any request has to be authenticated.
+# X3: one row if there is a live token.
 any_live_token = Sql(
     """
     SELECT 1 FROM tokens WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now::bigint) LIMIT 1

@@ -1,4 +1,4 @@
-"""Waits: arm, fire, close and count them."""
+"""Arm, fire, close and count waits."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ insert_waits = Sql(
     joinable=True,
 )
 
-# Arm waits that every end of a child, or every message, answers. In a statement of its own, so that the others need not
-# say that they are not like this; not in an UPDATE, which would write each row twice.
+# Arm waits that every end of a child, or every message, answers. A statement of its own, so that other waits need no
+# column for this; not an UPDATE, which would write each row twice.
 insert_waits_for_each = Sql(
     """
     INSERT INTO waits (id, instance_id, place, kind, name, key, deadline, remaining, since, answers_each)
@@ -80,7 +80,7 @@ count_children = Sql(
     """,
 )
 
-# B4: which of these waits of parents receive what a child tells before its end; those of a failed parent too.
+# B4: the waits of parents among these that receive the news of live children; those of a failed parent too.
 waits_for_each_end = Sql("SELECT id FROM waits WHERE id IN :ids[text] AND kind = 'children' AND answers_each")
 
 
@@ -108,7 +108,7 @@ _WAITS_FOR_MESSAGES = """SELECT w.id, w.instance_id, w.place, w.name, w.key, w.a
 # kernel/message.py refuses a second instance.
 message_waits = Sql(_WAITS_FOR_MESSAGES, row=MessageReceiver)
 
-# B4: the same under lock, and the triggers of these messages.
+# B4: the waits for a message under lock, and the triggers of these messages.
 message_receivers = Sql(
     f"""
     {_WAITS_FOR_MESSAGES}

@@ -1,4 +1,4 @@
-"""Workers, their leases, and the work of dead ones."""
+"""Read and write workers and their leases, and find the work of dead ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ retire = Sql(
 
 
 class LeaseRow(Row, frozen=True):
-    """The lease of a worker, and what else it has recorded."""
+    """The lease of a worker, and the other data that it has recorded."""
 
     id: str
     until: int
@@ -55,7 +55,7 @@ unknown_owners = Sql(
     """
 )
 
-# Invariant 2: at which epoch instances execute. No lock: the caller holds rows with higher ids (see
+# Invariant 2: the epochs at which instances execute. No lock: the caller holds rows with higher ids (see
 # kernel/fast/advance_turn.py), or only looks. `coalesce` keeps the planner on the primary key: while the table was
 # empty it chose the index of lists, and kept that plan.
 epochs = Sql("SELECT id, epoch FROM instances WHERE id IN :ids[text] AND coalesce(status, '') = 'executing'")

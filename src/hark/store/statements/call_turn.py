@@ -1,4 +1,4 @@
-"""A whole turn as one call of a function in the database (store/schema/functions.sql)."""
+"""Call the function that executes a whole turn (store/schema/functions.sql)."""
 
 from __future__ import annotations
 
