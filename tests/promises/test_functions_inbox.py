@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hark import FunctionContext, Hark, RunFailed, workflow
-from tests.support.harness import harness, parked
+from tests.support.harness import drained, harness, parked
 from tests.support.inspect import rows_read
 from tests.support.stores import Store
 
@@ -32,15 +32,13 @@ async def test_a_commit_does_not_read_known_signals_again(store: Store, monkeypa
         return found
 
     async with harness(store, busy, one_call_turns=False) as app:  # the statements are counted
-        it = await app.start(busy)
-        await app.drain()
+        it = await drained(app, app.start(busy))
         await send_unasked(app, it)
         await it.signal("go")
         with rows_read(store, monkeypatch, "inbox", "inbox_heads") as counts:
             await app.drain()
         assert sum(counts) == UNASKED + 1, "its claim reads the inbox, its commits and its park read nothing"
-        await it.signal("end")
-        await app.drain()
+        await drained(app, it.signal("end"))
         assert await it.result() == list(range(20))
 
 
@@ -57,8 +55,7 @@ async def test_each_signal_is_read_once_while_the_function_takes_them_one_by_one
         return found
 
     async with parked(store, counts_them) as (app, it):
-        for n in range(UNASKED):
-            await it.signal("noise", n)
+        await send_unasked(app, it)
         await it.signal("go")
         with rows_read(store, monkeypatch, "inbox", "inbox_heads") as counts:
             await app.drain()
@@ -148,6 +145,5 @@ async def test_a_retry_gets_back_the_signals_that_its_cut_lines_had_consumed(sto
         await app.drain()
         assert (await it.get()).status == "failed"
         fixed.append(True)
-        await app.retry(it)
-        await app.drain()
+        await drained(app, app.retry(it))
         assert await it.result() == [0, 1, 2]

@@ -1,22 +1,29 @@
 """The testing kit's engine, with its hand-moved clock, on the store of a test."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from hark import Handle
 from hark.testing import Harness
 from tests.support.stores import Store
+
+T = TypeVar("T")
 
 
 def harness(store: Store, *definitions: Any, **options: Any) -> Harness:
     return Harness(*definitions, url=store.url, **{**store.options, **options})
 
 
+async def drained(app: Harness, call: Awaitable[T]) -> T:
+    """Await a call, such as a start or a signal, then run everything that it made runnable."""
+    answer = await call
+    await app.drain()
+    return answer
+
+
 @asynccontextmanager
 async def parked(store: Store, *definitions: Any, **start: Any) -> AsyncIterator[tuple[Harness, Handle]]:
     """Start the first of these definitions, and run until nothing can run."""
     async with harness(store, *definitions) as app:
-        it = await app.start(definitions[0], **start)
-        await app.drain()
-        yield app, it
+        yield app, await drained(app, app.start(definitions[0], **start))
