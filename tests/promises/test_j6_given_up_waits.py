@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hark import Hark
-from tests.promises.test_j7_waiting import LONG, is_armed, one_task
+from tests.promises.support_jobs import one_task
+from tests.promises.test_j7_waiting import LONG, is_armed
 from tests.support.inspect import query, until
 from tests.support.stores import Store
 

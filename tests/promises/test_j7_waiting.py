@@ -5,21 +5,17 @@ from typing import Any
 
 import pytest
 
-from hark import Dag, Hark, SignalTimeout, TaskLost
+from hark import Hark, SignalTimeout, TaskLost
 from hark.engine.turns.reply import Reply
 from hark.model.notes import AnyNote, NoteInbox
 from hark.testing import Harness
+from tests.promises.support_jobs import one_task, ran
 from tests.promises.support_machines import LEASE, harness, neighbour
+from tests.support.harness import drained
 from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 LONG = 3600.0  # a linger that no test waits for
-
-
-def one_task(**options: Any) -> Dag:
-    dag = Dag("job")
-    dag.task("work", "work", **options)
-    return dag
 
 
 class Runs:
@@ -124,8 +120,7 @@ async def test_j7_after_the_linger_the_task_parks_and_frees_its_slot(store: Stor
     runs = Runs(sync=sync)
     async with harness(store) as app:
         runs.register(app)
-        job = await app.start(one_task())
-        await app.drain()
+        job = await drained(app, app.start(one_task()))
         task = await app.get(f"{job.id}.0")
         assert (task.status, [wait.name for wait in task.waits]) == ("awaiting_signal", ["a"])
         assert (await job.get()).state["tasks"]["work"]["status"] == "suspended"
@@ -140,30 +135,24 @@ async def test_j7_after_the_linger_the_task_parks_and_frees_its_slot(store: Stor
 
 
 async def test_j7_a_timeout_and_a_deadline_survive_the_park(store: Store) -> None:
-    async with harness(store) as app:
-        seen = []
+    seen = []
 
-        @app.handler("work")
-        async def work(task: Any) -> Any:
-            try:
-                await task.wait_for_signal("first", timeout=10)
-            except SignalTimeout as error:
-                seen.append(str(error))
-            return await task.wait_for_signal("second", timeout=100)
+    async def work(task: Any) -> Any:
+        try:
+            await task.wait_for_signal("first", timeout=10)
+        except SignalTimeout as error:
+            seen.append(str(error))
+        return await task.wait_for_signal("second", timeout=100)
 
-        job = await app.start(one_task())
-        await app.drain()
-        await app.advance(10)
-        await app.drain()
+    async with ran(store, one_task(), work=work) as (app, job):
+        await drained(app, app.advance(10))
         [wait] = (await app.get(f"{job.id}.0")).waits
         deadline = wait.deadline
         await app.advance(20)
-        await job.signal("first", "too late")
-        await app.drain()
+        await drained(app, job.signal("first", "too late"))
         [wait] = (await app.get(f"{job.id}.0")).waits
         assert (wait.name, wait.deadline) == ("second", deadline), "the original deadline"
-        await job.signal("second", "in time")
-        await app.drain()
+        await drained(app, job.signal("second", "in time"))
         assert await job.result(timeout=10) == {"work": "in time"}
         assert set(seen) == {'signal "first" timed out after 10 s'}
 
@@ -185,8 +174,7 @@ async def test_j7_fault_52_a_worker_dies_while_its_handler_waits_and_the_next_on
             worker._activations.open = False  # it is dead, as others see it
             other._services.running.clear()
             await job.signal("b", 2)
-            await app.advance(LEASE + 1)
-            await app.drain()
+            await drained(app, app.advance(LEASE + 1))
             assert await job.result(timeout=10) == {"work": [1, 2]}
             assert (await job.get()).state["tasks"]["work"]["attempt"] == 1, "a lost lease is not an attempt"
             await worker.stop()
@@ -257,8 +245,7 @@ async def test_j7_a_handler_that_lost_its_lease_can_store_nothing_more(store: St
             assert other._clerk.worker is not None
             other._clerk.worker.abandon = lambda ids: None  # type: ignore[method-assign]  # it does not notice
             worker._activations.open = False  # and claims nothing more
-            await app.advance(LEASE + 1)
-            await app.drain()
+            await drained(app, app.advance(LEASE + 1))
             go_on.set()
             await until(lambda: len(refused) == 5, "the zombie to be refused")
             await worker.stop()
@@ -266,20 +253,15 @@ async def test_j7_a_handler_that_lost_its_lease_can_store_nothing_more(store: St
 
 
 async def test_j7_a_wait_beside_others_wakes_the_task_whichever_comes_first(store: Store) -> None:
-    async with harness(store) as app:
+    async def work(task: Any) -> Any:
+        waits = [asyncio.ensure_future(_wait(task, name)) for name in ("a", "b", "c")]
+        done, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            other.cancel()
+        return sorted(one.result() for one in done)
 
-        @app.handler("work")
-        async def work(task: Any) -> Any:
-            waits = [asyncio.ensure_future(_wait(task, name)) for name in ("a", "b", "c")]
-            done, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for other in others:
-                other.cancel()
-            return sorted(one.result() for one in done)
-
-        job = await app.start(one_task())
-        await app.drain()
-        await job.signal("b", "B")
-        await app.drain()
+    async with ran(store, one_task(), work=work) as (app, job):
+        await drained(app, job.signal("b", "B"))
         assert await job.result(timeout=10) == {"work": ["B"]}
 
 

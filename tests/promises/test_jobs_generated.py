@@ -17,6 +17,7 @@ from hark.programs.jobs.file import Job
 from hark.programs.jobs.job_spec import JobSpec
 from tests.promises.support_jobs import statuses
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.job_model import JobModel
 from tests.support.job_specs import job_specs
 from tests.support.stores import Store
@@ -67,8 +68,7 @@ async def test_j1_a_random_job_ends_as_the_small_model_says(store: Store, spec: 
 
         app.answer(answer, {"action": "reject"})
         app.answer(lambda question: True, {"action": "approve"})
-        started = await app.start(job, inputs)
-        await app.drain()
+        started = await drained(app, app.start(job, inputs))
         ended = await started.get()
         status, expected = _expected(spec, inputs, failing)
         assert (ended.status, statuses(ended)) == (status, expected)
@@ -79,8 +79,7 @@ async def test_j1_a_random_job_ends_as_the_small_model_says(store: Store, spec: 
             assert set(ended.result) == completed
             return
         failing.clear()
-        await app.retry(started)
-        await app.drain()
+        await drained(app, app.retry(started))
         retried = await started.get()
         status, expected = _expected(spec, inputs, failing)
         assert (retried.status, statuses(retried)) == (status, expected)
