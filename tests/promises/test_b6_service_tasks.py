@@ -13,6 +13,7 @@ from hark.engine.tasks import definition_sources
 from tests.promises.support_machines import harness
 from tests.promises.test_j11_task_workers import outside, thumbnails
 from tests.support.bpmn_text import boundary, bpmn, line, service
+from tests.support.harness import drained
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -43,8 +44,7 @@ async def test_b6_a_handler_runs_a_service_task_and_its_result_is_merged(store: 
             return {"charged": task.input["total"]}
 
         await app.deploy(bpmn(line(CHARGE)))
-        order = await app.start("order", {"total": 120})
-        await app.drain()
+        order = await drained(app, app.start("order", {"total": 120}))
         assert await order.result(timeout=10) == {"total": 120, "charged": 120}
         assert seen == [["charge", order.id, 1, {"currency": "EUR"}, {}, {"total": 120}]]
 
@@ -60,19 +60,16 @@ async def test_b10_a_task_is_retried_as_its_element_says_and_then_an_incident(st
                 raise ValueError("too much")
 
         await app.deploy(bpmn(line(service("charge", "charge-card", retries=2))))
-        order = await app.start("order", {"total": 120})
-        await app.drain()
+        order = await drained(app, app.start("order", {"total": 120}))
         assert attempts == [(1, 120)]
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.advance(1))
         assert attempts == [(1, 120), (2, 120)]
         failed = await app.get(order)
         assert failed.status == "failed"
         [incident] = failed.state["incidents"]
         assert (incident["element"], incident["error"]) == ("charge", "ValueError: too much")
         await app.set_variables(order, {"total": 80})
-        await app.retry(order)
-        await app.drain()
+        await drained(app, app.retry(order))
         assert attempts[2:] == [(1, 80)], "from its first attempt on, with the variables of now"
         assert (await app.get(order)).status == "done"
 
@@ -100,8 +97,7 @@ async def test_b10_a_retried_task_has_its_checkpoint_and_asks_anew(store: Store)
         for answer in ("no", "yes"):
             await app.drain()
             [question] = await app.awakeables(job=order.id, status="PENDING")
-            await app.resolve(question.id, answer)
-            await app.drain()
+            await drained(app, app.resolve(question.id, answer))
             if answer == "no":
                 await app.retry(order)  # it lives: another token waits for the message
         assert seen == [[None, "no"], ["no", "yes"]]
@@ -216,12 +212,9 @@ async def test_j6_a_handler_of_a_process_receives_the_signals_of_the_process(sto
             return {"paid": [first, await task.wait_for_signal("paid", timeout=600)]}
 
         await app.deploy(bpmn(line(CHARGE)))
-        order = await app.start("order", {}, correlation_key="o-1")
-        await app.drain()
-        await app.signal("o-1", "paid", 1)
-        await app.drain()
-        await order.signal("paid", 2)
-        await app.drain()
+        order = await drained(app, app.start("order", {}, correlation_key="o-1"))
+        await drained(app, app.signal("o-1", "paid", 1))
+        await drained(app, order.signal("paid", 2))
         assert await order.result(timeout=10) == {"paid": [1, 2]}
         chunks = [event.data["chunk"] for event in await app.events(order, limit=1000) if event.type == "stream"]
         assert "half" in chunks, "the history of a run has the streams of its tasks"
@@ -241,13 +234,11 @@ async def test_a3_a_handler_of_a_process_asks_under_the_id_of_the_process(store:
             '<sequenceFlow id="b" sourceRef="check" targetRef="checked"/>'
         )
         await app.deploy(bpmn(body))
-        order = await app.start("order", {})
-        await app.drain()
+        order = await drained(app, app.start("order", {}))
         asked = {one.title: one for one in await app.awakeables(job=order.id)}
         assert {one.task for one in asked.values()} == {"charge", "check"}
         await app.resolve(asked["Charge?"].id, 1)
-        await app.resolve(asked["Check it"].id, {"checked": True})
-        await app.drain()
+        await drained(app, app.resolve(asked["Check it"].id, {"checked": True}))
         assert await order.result(timeout=10) == {"answer": 1, "checked": True}
 
 
@@ -268,8 +259,7 @@ async def test_b6_large_variables_are_decoded_once_for_all_tasks(store: Store, m
             seen.add(task.input["item"])
 
         await app.deploy(bpmn(line(service("charge", "charge-card", more=loop))))
-        order = await app.start("order", {"items": list(range(20)), "text": "x" * 5000})
-        await app.drain()
+        order = await drained(app, app.start("order", {"items": list(range(20)), "text": "x" * 5000}))
         assert (await app.get(order)).status == "done"
         assert seen == set(range(20))
         assert len(decoded) == 1
@@ -278,8 +268,7 @@ async def test_b6_large_variables_are_decoded_once_for_all_tasks(store: Store, m
 async def test_b6_a_service_task_without_a_handler_waits_and_this_is_visible(store: Store) -> None:
     async with harness(store) as app:
         await app.deploy(bpmn(line('<serviceTask id="ship" name="Ship, then bill: 100%"/>')))
-        order = await app.start("order", {})
-        await app.drain()
+        order = await drained(app, app.start("order", {}))
         assert await tokens(app, order) == ["ship"]
         [task] = await app.list(kind="task")
         assert "Ship, then bill: 100%" in str(await app.why(task))
@@ -325,8 +314,7 @@ async def test_b6_large_variables_are_never_those_of_an_earlier_process_with_the
 
         await app.deploy(bpmn(line(CHARGE, service("again", "charge-card"))))
         for letter in "xy":
-            await app.start("order", {"text": letter * 1000}, id="o-1")
-            await app.drain()
+            await drained(app, app.start("order", {"text": letter * 1000}, id="o-1"))
             await app.advance(1)
             assert "o-1" in await app.forget(before=datetime.now(UTC) + timedelta(days=1))
         assert seen == ["x", "x", "y", "y"]
