@@ -70,6 +70,33 @@ async def test_a3_an_awakeable_may_be_settled_before_it_is_awaited_and_awaited_t
         assert [one.status for one in await app.awakeables(job=job.id)].count("CANCELLED") == 1, "the end cancels"
 
 
+@pytest.mark.parametrize("how", ["fail", "pause", "continue"])
+async def test_a3_a_question_before_a_checkpoint_stays_open(store: Store, how: str) -> None:
+    dag = Dag("questions")
+    dag.loop("ask", "ask", max_iterations=5, retry={"limit": 3, "delay": 0})
+
+    async def ask(task: Any) -> Any:
+        kept = await task.load_checkpoint()
+        if kept is not None:
+            return task.complete(await task.await_awakeable(kept))
+        question = await task.awakeable(title="kept")
+        await task.checkpoint(question.id)
+        await task.awakeable(title="dropped")
+        match how:
+            case "fail":
+                raise ValueError("no")
+            case "pause":
+                return task.pause("later", 0)
+            case _:
+                return task.continue_()
+
+    async with ran(store, dag, ask=ask) as (app, job):
+        asked = {one.title: one for one in await app.awakeables(job=job.id)}
+        assert {title: one.status for title, one in asked.items()} == {"kept": "PENDING", "dropped": "CANCELLED"}
+        await drained(app, app.resolve(asked["kept"].id, 7))
+        assert (await job.get()).result == {"ask": 7}
+
+
 async def test_a4_a_timeout_and_a_rejection_are_raised(store: Store) -> None:
     async def work(task: Any) -> Any:
         late = await task.awakeable(timeout=30, title="late")

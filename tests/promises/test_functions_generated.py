@@ -379,7 +379,7 @@ _drawn = {"program": _programs, "events": _events, "visits": st.integers(1, 2)}
 
 
 @given(stays=st.sampled_from([0, 4]), **_drawn)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_random_functions_end_alike_whether_they_are_replayed_or_stay_in_memory_between_activations(
     stays: int, program: list[Node], events: list[tuple[Any, ...]], visits: int
 ) -> None:

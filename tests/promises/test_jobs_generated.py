@@ -43,7 +43,7 @@ def _with_approvals(spec: JobSpec, approvals: set[str]) -> JobSpec:
     return msgspec.structs.replace(spec, tasks=tasks)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(job_specs(6, fail_fast=False), st.data())
 async def test_j1_a_random_job_ends_as_the_small_model_says(store: Store, spec: JobSpec, data: st.DataObject) -> None:
     names = [task.name for task in spec.tasks]
