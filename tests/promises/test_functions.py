@@ -520,11 +520,9 @@ async def test_gather_runs_side_by_side_and_keeps_the_order_of_its_arguments(sto
     async def crowd(ctx: FunctionContext) -> Any:
         return await ctx.gather(*(ctx.run(meet, n) for n in range(3)))
 
-    async with Hark(store.url, **store.options) as app:
-        app.register(crowd)
-        async with app.worker():
-            it = await app.start(crowd)
-            assert await it.result(timeout=20) == [0, 1, 2]
+    async with Hark(store.url, **store.options) as app, app.worker():
+        it = await app.start(crowd)
+        assert await it.result(timeout=20) == [0, 1, 2]
 
 
 async def test_branches_replay_in_the_same_order_in_which_they_finished(store: Store) -> None:
@@ -648,17 +646,15 @@ async def test_a_slow_run_does_not_delay_a_concurrent_deadline_or_answer(store: 
         child = await ctx.first(ctx.run(slow, "child"), ctx.call(Waiter, id="w"))
         return [timer[0], signal[0], signal[1].payload, early[1].payload, answer, child]
 
-    async with Hark(store.url, **store.options) as app:
-        app.register(race, Waiter)
-        async with app.worker():
-            it = await app.start(race)
-            await until(lambda: "signal" in begun, "the run beside the signal")
-            await app.signal(it, "y", 6)
-            await app.signal(it, "x", 5)
-            await until(lambda: "child" in begun, "the run beside the child")
-            await until(lambda: app.list(definition="Waiter", status="awaiting_signal"), "the child to wait")
-            await app.signal("w", "hello", "there")
-            assert await it.result(timeout=60) == [1, 1, 5, 6, "timed out", [1, ["there"]]]
+    async with Hark(store.url, **store.options) as app, app.worker():
+        it = await app.start(race)
+        await until(lambda: "signal" in begun, "the run beside the signal")
+        await app.signal(it, "y", 6)
+        await app.signal(it, "x", 5)
+        await until(lambda: "child" in begun, "the run beside the child")
+        await until(lambda: app.list(definition="Waiter", status="awaiting_signal"), "the child to wait")
+        await app.signal("w", "hello", "there")
+        assert await it.result(timeout=60) == [1, 1, 5, 6, "timed out", [1, ["there"]]]
     # One signal arrived before the concurrent run could start; on a slow machine the times may be over before, too.
     assert begun == cancelled == [one for one in ("timer", "signal", "question", "child") if one in begun]
     assert {"signal", "child"} <= set(begun)
@@ -672,14 +668,12 @@ async def test_a_signal_from_another_process_reaches_an_executing_function(store
         _, signal = await ctx.first(ctx.run(never.wait), ctx.wait_for_signal("x"))
         return signal.payload
 
-    async with Hark(store.url, **store.options) as app, Hark(store.url, **store.options) as other:
-        app.register(race)
-        async with app.worker():
-            it = await app.start(race)
-            while not await app.waits(name="x"):
-                await asyncio.sleep(0.01)
-            await other.signal(it.id, "x", "from afar")
-            assert await it.result(timeout=20) == "from afar"
+    async with Hark(store.url, **store.options) as app, Hark(store.url, **store.options) as other, app.worker():
+        it = await app.start(race)
+        while not await app.waits(name="x"):
+            await asyncio.sleep(0.01)
+        await other.signal(it.id, "x", "from afar")
+        assert await it.result(timeout=20) == "from afar"
 
 
 async def test_continue_as_new_starts_with_an_empty_journal(store: Store) -> None:
@@ -806,16 +800,14 @@ async def test_cancel_stops_what_runs_and_everything_below(store: Store) -> None
         question = await ctx.awakeable()
         await ctx.gather(ctx.run(slow), ctx.call(Waiter, id="w"), question)
 
-    async with Hark(store.url, **store.options) as app:
-        app.register(parent, Waiter)
-        async with app.worker():
-            it = await app.start(parent)
-            await begun.wait()
-            await it.cancel("enough")
-            await asyncio.wait_for(stopped.wait(), 20)
-            assert (await app.get("w")).status == "cancelled"
-            [question] = await app.awakeables()
-            assert question.status == "CANCELLED"
+    async with Hark(store.url, **store.options) as app, app.worker():
+        it = await app.start(parent)
+        await begun.wait()
+        await it.cancel("enough")
+        await asyncio.wait_for(stopped.wait(), 20)
+        assert (await app.get("w")).status == "cancelled"
+        [question] = await app.awakeables()
+        assert question.status == "CANCELLED"
 
 
 async def test_malformed_arguments_raise_at_the_call(store: Store) -> None:

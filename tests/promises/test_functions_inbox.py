@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hark import FunctionContext, Hark, RunFailed, workflow
-from tests.support.harness import drained, harness, parked
+from tests.support.harness import drained, harness
 from tests.support.inspect import rows_read
 from tests.support.stores import Store
 
@@ -54,7 +54,8 @@ async def test_each_signal_is_read_once_while_the_function_takes_them_one_by_one
             await ctx.run(note, 1)
         return found
 
-    async with parked(store, counts_them) as (app, it):
+    async with harness(store, counts_them, one_call_turns=False) as app:  # the statements are counted
+        it = await drained(app, app.start(counts_them))
         await send_unasked(app, it)
         await it.signal("go")
         with rows_read(store, monkeypatch, "inbox", "inbox_heads") as counts:
@@ -81,16 +82,14 @@ async def test_signals_that_arrive_while_it_runs_are_found_in_order(store: Store
             await ctx.run(note, 1)
         return found
 
-    async with Hark(store.url, **store.options) as app:
-        app.register(busy)
-        async with app.worker():
-            it = await app.start(busy)
-            for n in range(3):
-                await asyncio.wait_for(asked[n].wait(), 20)
-                await it.signal("b" if n == 2 else "a", n)
-                await it.signal("noise")
-                sent[n].set()
-            assert await it.result(timeout=20) == [2, 0, 1]
+    async with Hark(store.url, **store.options) as app, app.worker():
+        it = await app.start(busy)
+        for n in range(3):
+            await asyncio.wait_for(asked[n].wait(), 20)
+            await it.signal("b" if n == 2 else "a", n)
+            await it.signal("noise")
+            sent[n].set()
+        assert await it.result(timeout=20) == [2, 0, 1]
 
 
 async def test_a_park_sees_a_signal_that_arrived_since_the_inbox_was_read(store: Store) -> None:
@@ -106,16 +105,14 @@ async def test_a_park_sees_a_signal_that_arrived_since_the_inbox_was_read(store:
         await ctx.run(meanwhile)
         return (await ctx.wait_for_signal("late")).payload
 
-    async with Hark(store.url, **store.options) as app:
-        app.register(waits)
-        async with app.worker():
-            it = await app.start(waits)
-            await send_unasked(app, it)
-            await it.signal("go")
-            await asyncio.wait_for(begun.wait(), 20)
-            await it.signal("late", "in time")
-            go.set()
-            assert await it.result(timeout=20) == "in time"
+    async with Hark(store.url, **store.options) as app, app.worker():
+        it = await app.start(waits)
+        await send_unasked(app, it)
+        await it.signal("go")
+        await asyncio.wait_for(begun.wait(), 20)
+        await it.signal("late", "in time")
+        go.set()
+        assert await it.result(timeout=20) == "in time"
 
 
 async def test_a_retry_gets_back_the_signals_that_its_cut_lines_had_consumed(store: Store) -> None:

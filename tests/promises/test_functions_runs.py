@@ -172,14 +172,12 @@ async def test_a_cancel_of_the_instance_is_not_taken_for_a_timeout(store: Store)
     async def patient(ctx: FunctionContext) -> None:
         await ctx.run(hang, timeout=600, retries=5, backoff=0)
 
-    async with Hark(store.url, **store.options) as app:
-        app.register(patient)
-        async with app.worker():
-            it = await app.start(patient)
-            await asyncio.wait_for(begun.wait(), 20)
-            await it.cancel("enough")
-            await asyncio.wait_for(ended.wait(), 20)
-            assert (await it.get()).status == "cancelled"
+    async with Hark(store.url, **store.options) as app, app.worker():
+        it = await app.start(patient)
+        await asyncio.wait_for(begun.wait(), 20)
+        await it.cancel("enough")
+        await asyncio.wait_for(ended.wait(), 20)
+        assert (await it.get()).status == "cancelled"
     assert tries == [1]
 
 
