@@ -25,8 +25,11 @@ from hark import (
     InstanceFailed,
     InvalidInput,
     Machine,
+    Next,
     NoTarget,
     NotFound,
+    Rate,
+    Retry,
     Spawn,
     Start,
     Stop,
@@ -35,7 +38,7 @@ from hark import (
 )
 from hark.testing import Harness
 from tests.support.checkout import Checkout
-from tests.support.harness import drained
+from tests.support.harness import drained, harness
 from tests.support.stores import Store
 
 
@@ -365,6 +368,24 @@ async def test_api_sweep_fires_what_is_due_without_a_worker(app: Harness) -> Non
     assert await app.sweep() is None
     assert (await order.get()).status == "runnable"
     assert await app.drain() == {"steps": 2, "stop": 1, "done": 1}
+
+
+@pytest.mark.parametrize("limit", [None, "api"], ids=["at once", "with a rate limit"])
+async def test_api_the_step_after_a_retry_has_attempt_zero_for_itself_and_in_the_store(
+    store: Store, limit: str | None
+) -> None:
+    class Trier(Machine):
+        @step
+        async def start(self, ctx: Context) -> Retry | Next:
+            return Retry(0) if ctx.attempt < 2 else Next(self.second, rate_limit=limit)
+
+        @step
+        async def second(self, ctx: Context) -> Done:
+            return Done([ctx.attempt, (await app.get(ctx.id)).attempt])
+
+    async with harness(store, Trier, rate_limits={"api": Rate(1, 60)}) as app:
+        trier = await drained(app, app.start(Trier))
+        assert await trier.result() == [0, 0]
 
 
 async def test_api_an_unknown_option_of_a_start_is_refused(app: Harness) -> None:
