@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from hark import AwakeableRejected, AwakeableTimedOut, Dag, Hark, NotFound
+from hark import AwakeableRejected, AwakeableTimedOut, Dag, NotFound
 from hark.model.names import awakeable_id
 from hark.testing import Harness
 from tests.promises.support_jobs import ran
 from tests.promises.support_machines import LEASE, harness, neighbour
+from tests.promises.test_j7_waiting import lingering
 from tests.support.harness import drained
 from tests.support.inspect import query, until
 from tests.support.stores import Store
@@ -134,15 +135,13 @@ async def test_a4_the_end_of_a_job_or_of_an_attempt_cancels_its_awakeables(store
 
 async def test_a3_a_handler_that_lingers_gets_the_answer_in_its_slot(store: Store) -> None:
     begun = []
-    async with Hark(store.url, **store.options, linger=3600) as app, app.worker():
 
-        @app.handler("work")
-        def work(task: Any) -> Any:
-            begun.append(1)
-            asked = task.awakeable().result()
-            return task.await_awakeable(asked.id).result()
+    def work(task: Any) -> Any:
+        begun.append(1)
+        asked = task.awakeable().result()
+        return task.await_awakeable(asked.id).result()
 
-        job = await app.start(jobs_of("work"))
+    async with lingering(store, work) as (app, job):
         asked = await app.wait_for_awakeable(job=job, timeout=60)
         await until(lambda: query(store, "SELECT 1 FROM waits WHERE kind = 'awakeable'"), "the handler to wait")
         await app.resolve(asked.id, "answer")
@@ -151,15 +150,12 @@ async def test_a3_a_handler_that_lingers_gets_the_answer_in_its_slot(store: Stor
 
 
 async def test_a4_a_lingering_handler_learns_of_the_timeout(store: Store) -> None:
-    async with Hark(store.url, **store.options, linger=3600) as app, app.worker():
+    async def work(task: Any) -> Any:
+        with pytest.raises(AwakeableTimedOut):
+            await (await task.awakeable(timeout=0.1))
+        return "late"
 
-        @app.handler("work")
-        async def work(task: Any) -> Any:
-            with pytest.raises(AwakeableTimedOut):
-                await (await task.awakeable(timeout=0.1))
-            return "late"
-
-        job = await app.start(jobs_of("work"))
+    async with lingering(store, work) as (app, job):
         assert await job.result(timeout=60) == {"work": "late"}
         [asked] = await app.awakeables(job=job.id)
         assert asked.status == "TIMEOUT"

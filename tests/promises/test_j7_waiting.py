@@ -1,11 +1,13 @@
 """J7: a handler that waits keeps its lease and its slot for the linger, then its task parks and runs again later."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from hark import Hark, SignalTimeout, TaskLost
+from hark import Handle, Hark, SignalTimeout, TaskLost
 from hark.engine.turns.reply import Reply
 from hark.model.notes import AnyNote, NoteInbox
 from hark.testing import Harness
@@ -55,8 +57,12 @@ class Runs:
         return answers
 
 
-async def is_open(app: Hark, name: str) -> bool:
-    return any(wait.name == name for wait in await app.waits())
+@asynccontextmanager
+async def lingering(store: Store, work: Any) -> AsyncIterator[tuple[Hark, Handle]]:
+    """A task with this handler, on a worker that lets it wait in its slot."""
+    async with Hark(store.url, **store.options, linger=LONG) as app, app.worker():
+        app.handler("work")(work)
+        yield app, await app.start(one_task())
 
 
 async def is_armed(store: Store, name: str) -> bool:
@@ -66,11 +72,6 @@ async def is_armed(store: Store, name: str) -> bool:
 
 async def are_armed(store: Store, name: str, many: int) -> bool:
     return len(await query(store, f"SELECT 1 FROM waits WHERE name = '{name}' AND fired_at IS NULL")) == many
-
-
-def neighbouring(store: Store) -> Hark:
-    """Another process, without a worker."""
-    return Hark(store.url, **store.options)
 
 
 def let_no_handler_read_its_inbox(app: Hark) -> None:
@@ -101,14 +102,11 @@ async def test_j7_a_handler_that_waits_in_its_slot_gets_the_signal_from_the_turn
 
 
 async def test_j7_a_handler_that_waits_in_its_slot_gets_the_signals_of_all_processes(store: Store) -> None:
-    async with Hark(store.url, **store.options, linger=LONG) as app, app.worker(), neighbouring(store) as other:
+    async def work(task: Any) -> Any:
+        waits = [task.wait_for_signal("s", timeout=600) for _ in range(4)]
+        return [await wait for wait in waits]
 
-        @app.handler("work")
-        async def work(task: Any) -> Any:
-            waits = [task.wait_for_signal("s", timeout=600) for _ in range(4)]
-            return [await wait for wait in waits]
-
-        job = await app.start(one_task())
+    async with lingering(store, work) as (app, job), Hark(store.url, **store.options) as other:
         await until(lambda: are_armed(store, "s", 4), "the handler to wait")
         for n, sender in enumerate((other, app, other, app)):
             assert (await sender.signal(job.id, "s", n)).status == "woke"
