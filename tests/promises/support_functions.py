@@ -1,4 +1,4 @@
-"""What the tests of durable functions share: runs that note what they do, fail until they are fixed, or never end."""
+"""Share among the tests of functions: runs that note what they do, fail until they are fixed, or never end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def hang() -> None:
 
 
 class Calls(list[Any]):
-    """What really happened, in order."""
+    """The calls that really happened, in order."""
 
     async def note(self, value: Any) -> Any:
         self.append(value)

@@ -1,4 +1,4 @@
-"""What the tests of jobs share: handlers that follow a script, a job that has run, and the statuses of tasks."""
+"""Share among the tests of jobs: handlers that follow a script, a job that has run, and the statuses of tasks."""
 
 from __future__ import annotations
 

@@ -441,7 +441,7 @@ class Recorder(Machine):
 
 
 class Elsewhere(Recorder, queue="elsewhere"):
-    """The same, in a queue of its own."""
+    """A recorder in a queue of its own."""
 
 
 async def test_m10_a_broadcast_delays_neither_more_urgent_work_nor_another_queue(store: Store) -> None:

@@ -71,7 +71,7 @@ _events = st.lists(
 
 
 class World:
-    """What the programs of one example did, as the environment saw it."""
+    """The acts of the programs of one example, as the environment saw them."""
 
     def __init__(self, program: list[Node], visits: int) -> None:
         self.program = program
@@ -310,7 +310,7 @@ def _judge(world: World, instance: Any, notes: list[Any], cancelled: bool) -> No
 
 
 def _runs(world: World) -> dict[str, int]:
-    """How often each run may happen at most."""
+    """The number of times that each run may happen at most."""
     found: dict[str, int] = {}
 
     def look(node: Node, path: str, times: int = 1) -> None:

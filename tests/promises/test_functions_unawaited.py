@@ -1,4 +1,4 @@
-"""What a function asked for and never awaited: it fails if work was lost, else a warning names the line."""
+"""A function that never awaits what it asked for fails if work was lost; else a warning names the line."""
 
 from __future__ import annotations
 
