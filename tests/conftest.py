@@ -8,6 +8,8 @@ docs/stores.md.
 """
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +31,20 @@ _MARKED_FOLDERS = ("crash", "browser")  # each test in them has the marker of th
 # Opening a store that does not exist is a part of what these prove, or of how they begin.
 WITHOUT_TABLES = ("crash/*", "store/*", "doors/test_cli_*", "doors/test_x3_masked_credentials.py")
 _PARAMETRIZED = ("database", "module_database")
+_MEMORY = Path("/dev/shm")
+_ROOM = 2 << 30  # bytes; a run needs less than half of it
+
+
+def _is_usable(directory: Path) -> bool:
+    if not os.access(directory, os.W_OK) or shutil.disk_usage(directory).free < _ROOM:
+        return False
+    return not os.statvfs(directory).f_flag & os.ST_NOEXEC  # a test may execute what it wrote
+
+
+# A commit waits milliseconds for a disk, and most tests commit dozens of times. What they kill is a process, never the
+# machine, so nothing that they prove needs a disk. TMPDIR chooses another directory.
+if "TMPDIR" not in os.environ and _is_usable(_MEMORY):
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)  # the processes that tests start inherit it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

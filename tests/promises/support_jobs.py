@@ -1,24 +1,57 @@
-"""What the tests of jobs share: handlers that follow a script, and the statuses of tasks."""
+"""Share among the tests of jobs: handlers that follow a script, a job that has run, and the statuses of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
-from hark import Hark, Instance
+from hark import Dag, Handle, Hark, Instance, Job
+from hark.testing import Harness
+from tests.promises.support_machines import harness
+from tests.support.stores import Store
+
+
+def one_task(name: str = "job", **options: Any) -> Dag:
+    """A job whose only task is `work`, with the handler `work`."""
+    dag = Dag(name)
+    dag.task("work", "work", **options)
+    return dag
 
 
 def handlers(app: Hark, **functions: Callable[[Any], Any]) -> None:
-    """Register plain functions of the task as handlers; a name with `_` has `-` in jobs."""
+    """Register functions of the task as handlers on the loop; a name with `_` has `-` in jobs."""
     for name, function in functions.items():
         app.handler(name.replace("_", "-"))(_handler(function))
 
 
 def _handler(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     async def handler(task: Any) -> Any:
-        return function(task)
+        answer = function(task)
+        return await answer if inspect.isawaitable(answer) else answer
 
     return handler
+
+
+@asynccontextmanager
+async def started(
+    store: Store | None, job: Dag | Job, *input: Any, id: str | None = None, **functions: Callable[[Any], Any]
+) -> AsyncIterator[tuple[Harness, Handle]]:
+    """A job with these handlers that was started and has not run yet; without a store, in memory."""
+    async with Harness(job) if store is None else harness(store, job) as app:
+        handlers(app, **functions)
+        yield app, await app.start(job, *input, id=id)
+
+
+@asynccontextmanager
+async def ran(
+    store: Store | None, job: Dag | Job, *input: Any, **options: Any
+) -> AsyncIterator[tuple[Harness, Handle]]:
+    """A job that was started in the same way, and has run until nothing can run."""
+    async with started(store, job, *input, **options) as (app, handle):
+        await app.drain()
+        yield app, handle
 
 
 class Script:

@@ -38,7 +38,7 @@ class Asker:
         return answers
 
     async def told(self) -> list[str]:
-        """What its next activation finds, after a park that keeps the wait for the awakeable."""
+        """The payloads that its next activation finds, after a park that keeps the wait for the awakeable."""
         seqs = [row.seq for row in self.claim.inbox]
         await self.turns.commit(self.claim, Park(disarm=()), consume=seqs, handed=seqs)
         await self.turns.run(sweep=True)

@@ -12,6 +12,7 @@ import pytest
 from hark import AlreadySettled, Context, Done, InvalidAnswer, Machine, step
 from hark.model import validation
 from tests.promises.support_signals import harness
+from tests.support.harness import drained
 from tests.support.questions import Asker, ask
 from tests.support.stores import Store
 
@@ -125,10 +126,8 @@ async def test_a8_a_large_answer_from_a_step_commits_with_its_outcome(store: Sto
 
     async with harness(store, Asker, Settler) as app:
         id = await ask(app, store, schema=NUMBERS)
-        await app.start(Settler, {"id": id, "answer": WRONG}, id="wrong")
-        await app.drain()
+        await drained(app, app.start(Settler, {"id": id, "answer": WRONG}, id="wrong"))
         [refused] = [event.data for event in await app.events("wrong") if event.type == "unsettled"]
         assert '[0]: "x" is not of type "integer"' in refused["error"]
-        await app.start(Settler, {"id": id, "answer": MANY})
-        await app.drain()
+        await drained(app, app.start(Settler, {"id": id, "answer": MANY}))
         assert (await app.awakeable(id)).payload == MANY

@@ -25,7 +25,7 @@ from hark import (
     workflow,
 )
 from hark.testing import Harness
-from tests.support.harness import harness, parked
+from tests.support.harness import drained, harness, parked
 from tests.support.questions import Asker
 from tests.support.questions import ask as put
 from tests.support.stores import Store
@@ -49,8 +49,7 @@ async def ask(ctx: FunctionContext, timeout: float | None = None) -> Any:
 
 
 async def asked(app: Harness, **input: Any) -> tuple[Any, str]:
-    it = await app.start(ask, input)
-    await app.drain()
+    it = await drained(app, app.start(ask, input))
     [question] = await app.awakeables(job=it.id)
     return it, question.id
 
@@ -73,7 +72,7 @@ async def test_a1_an_awakeable_settles_once_and_the_second_caller_learns_who_set
             assert (await app.awakeable(id)).payload == (1 if status == "RESOLVED" else None)
 
 
-async def test_a2_the_id_encodes_instance_and_entry(store: Store) -> None:
+async def test_a2_the_id_encodes_instance_and_entry_and_may_be_padded(store: Store) -> None:
     async with parked(store, ask, id="job.with-odd_name") as (app, it):
         [question] = await app.awakeables()
         text = question.id.removeprefix("prom_1")
@@ -81,15 +80,9 @@ async def test_a2_the_id_encodes_instance_and_entry(store: Store) -> None:
         instance, _, entry = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().rpartition(":")
         assert (instance, int(entry)) == (it.id, question.entry_index)
         assert question.instance_id == it.id
-        assert (await app.awakeable(text.join(("prom_1", "=" * (-len(text) % 4))))).id == question.id
-
-
-async def test_a2_the_padded_id_settles_too(store: Store) -> None:
-    async with harness(store, ask) as app:
-        it, id = await asked(app)
-        padded = id + "=" * (-len(id.removeprefix("prom_1")) % 4)
-        await app.resolve(padded, "yes")
-        await app.drain()
+        padded = text.join(("prom_1", "=" * (-len(text) % 4)))
+        assert (await app.awakeable(padded)).id == question.id
+        await drained(app, app.resolve(padded, "yes"))
         assert await it.result() == {"answer": "yes"}
 
 
@@ -125,14 +118,12 @@ async def test_a3_awaiting_holds_no_resources_and_a_replay_creates_the_same_awak
         return await first
 
     async with parked(store, twice) as (app, it):
-        await it.signal("go")
-        await app.drain()
+        await drained(app, it.signal("go"))
         assert (await it.get()).status == "awaiting_signal"
         assert len(set(ids)) == 1
         assert len(ids) == 2
         assert len(await app.awakeables()) == 1
-        await app.resolve(ids[0], "x")
-        await app.drain()
+        await drained(app, app.resolve(ids[0], "x"))
         assert await it.result() == "x"
 
 
@@ -145,11 +136,9 @@ async def test_a3_fault_44_an_awakeable_settled_before_it_is_awaited_returns_imm
 
     async with parked(store, early) as (app, it):
         [question] = await app.awakeables()
-        await app.resolve(question.id, [1])
-        await app.drain()
+        await drained(app, app.resolve(question.id, [1]))
         assert (await it.get()).status == "awaiting_signal"
-        await it.signal("go")
-        await app.drain()
+        await drained(app, it.signal("go"))
         assert await it.result() == [1]
 
 
@@ -207,8 +196,7 @@ async def test_a4_an_answered_instance_that_has_not_run_yet_does_not_time_out(
 async def test_a4_rejected_raises_with_the_message(store: Store) -> None:
     async with harness(store, ask) as app:
         it, id = await asked(app)
-        await app.reject(id, "approval denied")
-        await app.drain()
+        await drained(app, app.reject(id, "approval denied"))
         assert await it.result() == {"rejected": "approval denied"}
 
 
@@ -229,8 +217,7 @@ async def test_a4_a_function_that_ends_leaves_no_pending_awakeable(store: Store)
         await ctx.wait_for_signal("go")
 
     async with parked(store, forgetful) as (app, it):
-        await it.signal("go")
-        await app.drain()
+        await drained(app, it.signal("go"))
         [question] = await app.awakeables()
         assert question.status == "CANCELLED"
         assert (await it.get()).status == "done"
@@ -260,11 +247,9 @@ async def test_fault_47_two_pending_awakeables_are_each_answered_by_id(store: St
         for bare in (it.id, "resume", "both"):
             with pytest.raises(NotFound):
                 await app.resolve(bare, "which?")
-        await app.resolve(questions["two"], 2)
-        await app.drain()
+        await drained(app, app.resolve(questions["two"], 2))
         assert (await it.get()).status == "awaiting_signal"
-        await app.resolve(questions["one"], 1)
-        await app.drain()
+        await drained(app, app.resolve(questions["one"], 1))
         assert await it.result() == [1, 2]
 
 
@@ -286,10 +271,8 @@ async def test_a8_a_typed_schema_gives_the_typed_object_live_and_on_replay(store
             await app.resolve(question.id, {"approved": "maybe"})
         assert any("approved" in problem for problem in wrong.value.problems)
         assert (await app.awakeable(question.id)).status == "PENDING"
-        await app.resolve(question.id, {"approved": True}, by="ann")
-        await app.drain()
-        await it.signal("go")
-        await app.drain()
+        await drained(app, app.resolve(question.id, {"approved": True}, by="ann"))
+        await drained(app, it.signal("go"))
         assert await it.result() == {"approved": True, "note": ""}
     assert seen == [Verdict(True), Verdict(True)]
 
@@ -302,8 +285,7 @@ async def test_a8_a_json_schema_gives_plain_values(store: Store) -> None:
 
     async with parked(store, plain) as (app, it):
         [question] = await app.awakeables()
-        await app.resolve(question.id, {"n": 3})
-        await app.drain()
+        await drained(app, app.resolve(question.id, {"n": 3}))
         assert await it.result() == {"n": 3}
 
 
@@ -321,8 +303,7 @@ async def test_s8_a_machine_settles_a_functions_awakeable_with_its_outcome(store
     async with harness(store, ask, Answerer) as app:
         it, id = await asked(app)
         machine = await app.start(Answerer)
-        await machine.signal("go", id)
-        await app.drain()
+        await drained(app, machine.signal("go", id))
         assert await it.result() == {"answer": "from a machine"}
         assert (await app.awakeable(id)).answered_by == machine.id
 
@@ -348,14 +329,11 @@ async def test_x8_a_retry_reopens_the_awakeables_that_the_failure_closed(store: 
 
     async with parked(store, fragile) as (app, it):
         [question] = await app.awakeables()
-        await it.signal("go")
-        await app.drain()
+        await drained(app, it.signal("go"))
         assert (await it.get()).status == "failed"
         assert (await app.awakeable(question.id)).status == "CANCELLED"
         broken = False
-        await app.retry(it.id)
-        await app.drain()
+        await drained(app, app.retry(it.id))
         assert (await app.awakeable(question.id)).status == "PENDING"
-        await app.resolve(question.id, "at last")
-        await app.drain()
+        await drained(app, app.resolve(question.id, "at last"))
         assert await it.result() == "at last"

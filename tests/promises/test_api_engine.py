@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import msgspec
 import pydantic
@@ -29,6 +28,7 @@ from hark import (
     Next,
     NoTarget,
     NotFound,
+    Rate,
     Retry,
     Spawn,
     Start,
@@ -38,6 +38,7 @@ from hark import (
 )
 from hark.testing import Harness
 from tests.support.checkout import Checkout
+from tests.support.harness import drained, harness
 from tests.support.stores import Store
 
 
@@ -98,8 +99,7 @@ async def test_api_start_returns_a_handle_and_takes_its_options(app: Harness) ->
 
 
 async def test_api_a_step_can_be_given_as_its_method(app: Harness) -> None:
-    handle = await app.start(Checkout, {"order": 1}, step=Checkout.refund)
-    await app.drain()
+    handle = await drained(app, app.start(Checkout, {"order": 1}, step=Checkout.refund))
     assert await handle.result() == "refunded"
 
 
@@ -117,15 +117,13 @@ class Address(pydantic.BaseModel):
 
 
 async def test_api_models_are_accepted_wherever_json_is(app: Harness) -> None:
-    by_class = await app.start(Checkout, Checkout.State(order=5))
-    await app.drain()
+    by_class = await drained(app, app.start(Checkout, Checkout.State(order=5)))
     await by_class.signal("payment_confirmed", {"money": Money(3), "note": Note("x"), "to": Address(city="Rome")})
     await app.drain()
     expected = {"money": {"amount": 3}, "note": {"text": "x"}, "to": {"city": "Rome"}}
     assert await by_class.result() == {"order": 5, "paid": expected}
     for model in (Money(1), Note("n"), Address(city="c")):
-        quick = await app.start(Quick, model)
-        await app.drain()
+        quick = await drained(app, app.start(Quick, model))
         assert await quick.result() == (await quick.get()).state
 
 
@@ -148,32 +146,6 @@ async def test_api_a_taken_id_or_key_is_a_duplicate_that_names_its_holder(app: H
         assert taken.value.holder == first.id
     with pytest.raises(NotFound):
         await app.get("two")
-
-
-async def test_api_a_key_is_free_when_its_holder_has_ended_and_forever_is_not(app: Harness) -> None:
-    await app.start(Quick, id="live", correlation_key="a")
-    await app.start(Quick, id="forever", correlation_key="b", correlation_scope="forever")
-    await app.drain()
-    assert (await app.start(Quick, correlation_key="a")).id != "live"
-    with pytest.raises(Duplicate) as taken:
-        await app.start(Quick, correlation_key="b")
-    assert taken.value.holder == "forever"
-
-
-async def test_api_an_id_can_never_be_reused(app: Harness) -> None:
-    await app.start(Quick, id="one")
-    await app.drain()
-    with pytest.raises(Duplicate):
-        await app.start(Quick, id="one")
-
-
-async def test_api_starting_by_name_needs_no_code_here(store: Store) -> None:
-    async with Harness(Quick, url=store.url, **store.options) as worker:
-        async with Harness(url=store.url, **store.options) as starter:
-            quick = await starter.start("Quick", {"n": 1}, id="by-name")
-            assert (await quick.get()).version == 1
-        await worker.drain()
-        assert await worker.result("by-name") == {"n": 1}
 
 
 async def test_api_no_version_means_the_newest_known_also_when_it_came_later(store: Store) -> None:
@@ -201,36 +173,6 @@ async def test_api_no_version_means_the_newest_known_also_when_it_came_later(sto
         assert (await starter.get("key")).version == 3
 
 
-async def test_api_a_class_means_its_own_version(store: Store) -> None:
-    class Old(Machine, name="Flow", version=1):
-        @step
-        async def start(self, ctx: Context) -> Done:
-            return Done("old")
-
-    class New(Machine, name="Flow", version=2):
-        @step
-        async def start(self, ctx: Context) -> Done:
-            return Done("new")
-
-    async with Harness(Old, New, url=store.url, **store.options) as app:
-        handles = [await app.start(Old), await app.start(New), await app.start("Flow")]
-        await app.drain()
-        assert [await handle.result() for handle in handles] == ["old", "new", "new"]
-
-
-async def test_api_delay_and_at_postpone_a_start(app: Harness) -> None:
-    now = datetime.fromtimestamp(app.clock.now / 1_000_000, UTC)
-    await app.start(Quick, id="delayed", delay=timedelta(seconds=10))
-    await app.start(Quick, id="at", at=now + timedelta(seconds=20))
-    await app.start(Quick, id="past", at=now - timedelta(days=1))
-    assert await app.drain() == {"steps": 1, "done": 1}
-    await app.advance(10)
-    assert await app.drain() == {"steps": 1, "done": 1}
-    assert (await app.get("delayed")).status == "done"
-    await app.advance(10)
-    assert await app.drain() == {"steps": 1, "done": 1}
-
-
 # -- signals, broadcasts, messages -----------------------------------------------------------------
 
 
@@ -241,8 +183,7 @@ async def test_api_a_delivery_woke_was_stored_or_was_a_duplicate(app: Harness) -
     assert (stored.status, stored.instance_id) == ("stored", order.id)
     assert (await app.signal(order, "payment_confirmed", 2, dedup_key="a")).status == "duplicate"
     assert (await app.signal(order, "another name", 2, dedup_key="a")).status == "duplicate"
-    second = await app.start(Checkout, {"order": 2})
-    await app.drain()
+    second = await drained(app, app.start(Checkout, {"order": 2}))
     assert (await second.signal("unrelated")).status == "stored"
     assert (await second.signal("payment_confirmed")).status == "woke"
     assert (await second.signal("payment_confirmed")).status == "stored"  # already woken
@@ -250,8 +191,7 @@ async def test_api_a_delivery_woke_was_stored_or_was_a_duplicate(app: Harness) -
 
 async def test_api_a_finished_target_is_no_target_and_a_known_key_still_a_duplicate(app: Harness) -> None:
     order = await app.start(Checkout, {"order": 1}, correlation_key="order")
-    await order.signal("payment_confirmed", 1, dedup_key="a")
-    await app.drain()
+    await drained(app, order.signal("payment_confirmed", 1, dedup_key="a"))
     for target in (order, order.id, "order"):
         assert (await app.signal(target, "payment_confirmed", dedup_key="a")).status == "duplicate"
         with pytest.raises(NoTarget) as missing:
@@ -259,19 +199,6 @@ async def test_api_a_finished_target_is_no_target_and_a_known_key_still_a_duplic
         assert missing.value.target in (order.id, "order")
     with pytest.raises(NoTarget, match="start the instance before you send"):
         await app.signal("missing", "x")
-
-
-async def test_api_signal_with_start_starts_or_delivers(app: Harness) -> None:
-    first = await app.signal_with_start(Checkout, "order", "payment_confirmed", 1, input={"order": 9}, dedup_key="a")
-    assert isinstance(first, Handle)
-    again = await app.signal_with_start(Checkout, "order", "payment_confirmed", 1, input={"order": 9}, dedup_key="a")
-    assert again.id == first.id
-    await app.drain()
-    assert await first.result() == {"order": 9, "paid": 1}
-    kept = await app.signal_with_start(Checkout, "order", "payment_confirmed", 1, input={"order": 9}, dedup_key="a")
-    assert kept.id == first.id
-    other = await app.signal_with_start(Checkout, "order", "payment_confirmed", 2, input={"order": 10}, dedup_key="b")
-    assert other.id != first.id
 
 
 async def test_api_broadcast_returns_its_subscriber_count_and_a_duplicate_returns_the_same(app: Harness) -> None:
@@ -318,16 +245,14 @@ async def test_api_an_instance_has_these_attributes(app: Harness) -> None:
     assert (wait.instance_id, wait.kind, wait.name) == (order.id, "signal", "payment_confirmed")
     assert wait.since == before.created_at
     assert wait.deadline == before.created_at + timedelta(hours=1)
-    await app.advance(3600)
-    await app.drain()
+    await drained(app, app.advance(3600))
     failed = await order.get()
     assert (failed.status, failed.error, failed.waits) == ("failed", "payment never came", ())
     assert failed.finished_at == before.created_at + timedelta(hours=1)
 
 
 async def test_api_a_child_names_its_parent(app: Harness) -> None:
-    await app.start(Parent, id="parent")
-    await app.drain()
+    await drained(app, app.start(Parent, id="parent"))
     assert (await app.get("parent.child")).parent_id == "parent"
     parent = await app.get("parent")
     assert parent.status == "awaiting_children"
@@ -335,10 +260,8 @@ async def test_api_a_child_names_its_parent(app: Harness) -> None:
 
 
 async def test_api_events_have_these_attributes_newest_last(app: Harness) -> None:
-    order = await app.start(Checkout, {"order": 1})
-    await app.drain()
-    await order.signal("payment_confirmed", 5)
-    await app.drain()
+    order = await drained(app, app.start(Checkout, {"order": 1}))
+    await drained(app, order.signal("payment_confirmed", 5))
     events = await app.events(order)
     assert all(isinstance(event, Event) for event in events)
     assert [event.type for event in events] == ["started", "await", "signal", "done"]
@@ -355,8 +278,7 @@ async def test_api_events_have_these_attributes_newest_last(app: Harness) -> Non
 async def test_api_waits_show_who_waits_for_what(app: Harness) -> None:
     await app.start(Checkout, {"order": 1}, id="order")
     await app.start(Listener, id="listener")
-    await app.start(Parent, id="parent")
-    await app.drain()
+    await drained(app, app.start(Parent, id="parent"))
     waits = {(wait.instance_id, wait.kind, wait.name) for wait in await app.waits()}
     assert waits == {
         ("order", "signal", "payment_confirmed"),
@@ -373,26 +295,12 @@ async def test_api_waits_show_who_waits_for_what(app: Harness) -> None:
     assert {wait.instance_id for wait in await app.waits()} == {"order", "listener"}
 
 
-async def test_api_a_sleep_is_a_wait_for_a_timer_without_a_name(app: Harness) -> None:
-    class Sleeper(Machine):
-        @step
-        async def start(self, ctx: Context) -> Await:
-            return Await(then=self.start, timeout=60)
-
-    await app.start(Sleeper, id="sleeper")
-    await app.drain()
-    [wait] = await app.waits(kind="timer")
-    assert (wait.instance_id, wait.name) == ("sleeper", None)
-    assert wait.deadline == wait.since + timedelta(seconds=60)
-
-
 # -- ends ------------------------------------------------------------------------------------------
 
 
 async def test_api_result_returns_the_result_or_raises_how_it_ended(app: Harness) -> None:
     good, bad = await app.start_many([(Quick, {"n": 1}), (Quick, {"fail": True})])
-    waiting = await app.start(Listener)
-    await app.drain()
+    waiting = await drained(app, app.start(Listener))
     assert await app.result(good) == {"n": 1}
     with pytest.raises(InstanceFailed) as failed:
         await app.result(bad)
@@ -415,25 +323,9 @@ async def test_api_a_result_of_null_is_none(app: Harness) -> None:
         async def start(self, ctx: Context) -> Done:
             return Done()
 
-    silent = await app.start(Silent)
-    await app.drain()
+    silent = await drained(app, app.start(Silent))
     assert await silent.result() is None
     assert (await silent.get()).result is None
-
-
-async def test_api_cancel_returns_the_instance_and_is_a_conflict_on_the_finished(app: Harness) -> None:
-    order = await app.start(Checkout, {"order": 1}, correlation_key="key")
-    cancelled = await app.cancel("key", "changed my mind")
-    assert isinstance(cancelled, Instance)
-    assert (cancelled.status, cancelled.error) == ("cancelled", "changed my mind")
-    assert cancelled.finished_at is not None
-    for target in (order, "key"):
-        with pytest.raises(Conflict) as conflict:
-            await app.cancel(target)
-        assert conflict.value.status == "cancelled"
-    with pytest.raises(NotFound):
-        await app.cancel("missing")
-    assert await app.drain() == {"steps": 0}
 
 
 async def test_api_retry_returns_the_instance_and_is_a_conflict_on_what_has_not_failed(app: Harness) -> None:
@@ -470,8 +362,7 @@ async def test_api_register_makes_known_now_or_when_the_app_opens(store: Store) 
 
 async def test_api_sweep_fires_what_is_due_without_a_worker(app: Harness) -> None:
     order = await app.start(Checkout, {"order": 1})
-    await app.start(Quick, id="delayed", delay=5)
-    await app.drain()
+    await drained(app, app.start(Quick, id="delayed", delay=5))
     app.clock.now += 3600 * 1_000_000
     assert (await order.get()).status == "awaiting_signal"
     assert await app.sweep() is None
@@ -479,28 +370,22 @@ async def test_api_sweep_fires_what_is_due_without_a_worker(app: Harness) -> Non
     assert await app.drain() == {"steps": 2, "stop": 1, "done": 1}
 
 
-async def test_api_attempt_counts_retries_of_the_current_step(app: Harness) -> None:
+@pytest.mark.parametrize("limit", [None, "api"], ids=["at once", "with a rate limit"])
+async def test_api_the_step_after_a_retry_has_attempt_zero_for_itself_and_in_the_store(
+    store: Store, limit: str | None
+) -> None:
     class Trier(Machine):
         @step
-        async def start(self, ctx: Context) -> Any:
-            if ctx.attempt < 2:
-                return Retry(10)
-            return Next(self.second, state={"first": ctx.attempt})
+        async def start(self, ctx: Context) -> Retry | Next:
+            return Retry(0) if ctx.attempt < 2 else Next(self.second, rate_limit=limit)
 
         @step
-        async def second(self, ctx: Context) -> Any:
-            return Done([ctx.state["first"], ctx.attempt])
+        async def second(self, ctx: Context) -> Done:
+            return Done([ctx.attempt, (await app.get(ctx.id)).attempt])
 
-    trier = await app.start(Trier)
-    await app.drain()
-    assert (await trier.get()).attempt == 1
-    await app.advance(10)
-    await app.drain()
-    assert (await trier.get()).attempt == 2
-    await app.advance(10)
-    await app.drain()
-    assert await trier.result() == [2, 0]
-    assert (await trier.get()).attempt == 0
+    async with harness(store, Trier, rate_limits={"api": Rate(1, 60)}) as app:
+        trier = await drained(app, app.start(Trier))
+        assert await trier.result() == [0, 0]
 
 
 async def test_api_an_unknown_option_of_a_start_is_refused(app: Harness) -> None:

@@ -27,6 +27,7 @@ from tests.promises.support_signals import (
     statuses,
     until_blocked,
 )  # fmt: skip
+from tests.support.harness import drained, parked
 from tests.support.inspect import query, until
 from tests.support.stores import Store
 
@@ -53,8 +54,7 @@ async def test_b1_every_current_subscriber_is_woken_and_counted(store: Store, li
     async with harness(store, Waiter, broadcast_limit=limit) as app:
         await subscribe(store, app.clock, names(25))
         await app.start(Waiter, {"names": ["x"]}, id="signal-waiter")
-        await app.start(Waiter, {"broadcasts": ["y"]}, id="other")
-        await app.drain()
+        await drained(app, app.start(Waiter, {"broadcasts": ["y"]}, id="other"))
         assert await app.broadcast("x", {"at": 9}) == 25
         assert await app.drain() == {"steps": 25, "done": 25}
         assert (await app.result("s-0007"))["awaited"] == [["x", {"at": 9}]]
@@ -65,8 +65,7 @@ async def test_b1_every_current_subscriber_is_woken_and_counted(store: Store, li
 async def test_b1_a_signal_is_never_a_broadcast_and_a_broadcast_never_a_signal(store: Store) -> None:
     async with harness(store, Waiter) as app:
         await app.start(Waiter, {"names": ["x"]}, id="s")
-        await app.start(Waiter, {"broadcasts": ["x"]}, id="b")
-        await app.drain()
+        await drained(app, app.start(Waiter, {"broadcasts": ["x"]}, id="b"))
         assert (await app.signal("b", "x", "signal")).status == "stored"
         assert await app.broadcast("x", "broadcast") == 1
         assert (await app.signal("s", "x", "signal")).status == "woke"
@@ -86,12 +85,9 @@ async def test_b1_the_step_can_tell_them_apart(store: Store) -> None:
         async def end(self, ctx: Context) -> Done:
             return Done([[signal.kind, signal.name, signal.payload] for signal in ctx.awaited])
 
-    async with harness(store, Both) as app:
-        handle = await app.start(Both)
-        await app.drain()
+    async with parked(store, Both) as (app, handle):
         assert await app.broadcast("x", 1) == 1
-        await app.signal(handle, "x", 2)
-        await app.drain()
+        await drained(app, app.signal(handle, "x", 2))
         assert await handle.result() == [["broadcast", "x", 1], ["signal", "x", 2]]
 
 
@@ -179,21 +175,17 @@ async def test_b1_finished_instances_are_not_subscribers(store: Store, limit: in
         for id in ("failed", "cancelled"):
             await app.start(Fails, id=id)
         await app.drain()
-        await app.signal("failed", "go")
-        await app.drain()
+        await drained(app, app.signal("failed", "go"))
         await app.cancel("cancelled")
         assert await app.broadcast("x") == 12
         await app.drain()
         assert await statuses(app, "failed", "cancelled", "s-0000") == ["failed", "cancelled", "done"]
-        await app.retry("failed")
-        await app.drain()
+        await drained(app, app.retry("failed"))
         assert (await app.get("failed")).error == "1 in the inbox"  # it did not receive what was broadcast meanwhile
 
 
 async def test_b1_two_broadcasts_in_a_row_are_two(store: Store) -> None:
-    async with harness(store, Pack) as app:
-        await app.start(Pack, {"broadcasts": ["x"], "size": 3}, id="p")
-        await app.drain()
+    async with parked(store, Pack, input={"broadcasts": ["x"], "size": 3}, id="p") as (app, _):
         assert [await reply for reply in [app.broadcast("x", n) for n in range(3)]] == [1, 1, 1]
         await app.drain()
         assert (await app.result("p"))["payloads"] == [0, 1, 2]
@@ -212,8 +204,7 @@ async def test_b1_a_duplicate_reaches_no_subscriber_and_returns_the_first_count(
         assert await app.broadcast("y", 1, dedup_key="monday") == 0
         assert await app.broadcast("x", 2, dedup_key="tuesday") == 1
         assert await rows(store, PER_INSTANCE) == [(1,)] * 13
-        await app.start(Waiter, {"broadcasts": ["y"]}, id="y")
-        await app.drain()
+        await drained(app, app.start(Waiter, {"broadcasts": ["y"]}, id="y"))
         assert await app.broadcast("y", 1, dedup_key="monday") == 0
 
 
@@ -286,8 +277,7 @@ async def test_b1_fault_57_one_subscriber_fails_and_the_others_continue(store: S
         assert await app.broadcast("x", 1) == 15
         assert await app.drain() == {"steps": 15, "done": 14, "stop": 1}
         assert (await app.get("s-0003")).status == "failed"
-        await app.retry("s-0003")
-        await app.drain()
+        await drained(app, app.retry("s-0003"))
         assert "fragile" in (await app.get("s-0003")).error
 
 
@@ -318,8 +308,7 @@ class Thrower(Machine):
 async def test_b1_fault_54_a_thrower_catches_itself(store: Store, limit: int) -> None:
     async with harness(store, Thrower, Waiter, broadcast_limit=limit) as app:
         await subscribe(store, app.clock, names(12))
-        await app.start(Thrower, {"then": "await"}, id="thrower")
-        await app.drain()
+        await drained(app, app.start(Thrower, {"then": "await"}, id="thrower"))
         await app.signal("thrower", "go")
         assert await app.drain() == {"steps": 14, "await": 1, "done": 13}
         assert (await app.result("thrower"))["awaited"] == [["x", "mine"]]
@@ -330,11 +319,8 @@ async def test_b1_fault_54_a_thrower_catches_itself(store: Store, limit: int) ->
 async def test_b1_fault_54_a_thrower_that_continues_has_it_in_the_inbox_but_was_not_handed_it(
     store: Store, way: str
 ) -> None:
-    async with harness(store, Thrower) as app:
-        await app.start(Thrower, {"then": way}, id="thrower")
-        await app.drain()
-        await app.signal("thrower", "go")
-        await app.drain()
+    async with parked(store, Thrower, input={"then": way}, id="thrower") as (app, _):
+        await drained(app, app.signal("thrower", "go"))
         assert await app.result("thrower") == {
             "awaited": [], "all": [["x", "mine"]], "timed_out": False, "attempt": 0,
         }  # fmt: skip
@@ -455,7 +441,7 @@ class Recorder(Machine):
 
 
 class Elsewhere(Recorder, queue="elsewhere"):
-    """The same, in a queue of its own."""
+    """A recorder in a queue of its own."""
 
 
 async def test_m10_a_broadcast_delays_neither_more_urgent_work_nor_another_queue(store: Store) -> None:

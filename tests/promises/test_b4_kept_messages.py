@@ -8,6 +8,7 @@ from hark import InvalidInput, NoTarget
 from hark.testing import Harness
 from tests.promises.support_machines import harness
 from tests.support.bpmn_files import END, START, bpmn, process
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 RECEIVE = '<receiveTask id="{}" messageRef="m"/>'
@@ -24,11 +25,9 @@ async def test_b4_a_process_receives_the_messages_that_were_kept_for_it_in_their
             await app.message("payment", "order-42")
         assert await app.message("payment", "order-42", {"first": 1, "n": 1}, ttl=60, dedup_key="a") is None
         assert await app.message("payment", "order-42", {"n": 2}, ttl=timedelta(minutes=1)) is None
-        order = await app.start("paid", correlation_key="order-42")
-        await app.drain()
+        order = await drained(app, app.start("paid", correlation_key="order-42"))
         assert (await order.get()).state["tokens"] == ["before"]  # it does not wait for it yet
-        await app.resolve((await app.awakeables())[0].id)
-        await app.drain()
+        await drained(app, app.resolve((await app.awakeables())[0].id))
         assert await order.result() == {"first": 1, "n": 2}
         repeated = await app.message("payment", "order-42", ttl=60, dedup_key="a")
         assert repeated is not None
@@ -38,12 +37,10 @@ async def test_b4_a_process_receives_the_messages_that_were_kept_for_it_in_their
 async def test_b4_fault_62_a_process_does_not_receive_a_message_whose_time_is_over(store: Store) -> None:
     async with harness(store) as app:
         await app.deploy(PAID)
-        order = await app.start("paid", correlation_key="order-42")
-        await app.drain()
+        order = await drained(app, app.start("paid", correlation_key="order-42"))
         await app.message("payment", "order-42", {"late": True}, ttl=60)
         await app.advance(60)
-        await app.resolve((await app.awakeables())[0].id)
-        await app.drain()
+        await drained(app, app.resolve((await app.awakeables())[0].id))
         assert (await order.get()).state["tokens"] == ["one"]
         assert [wait.name for wait in await app.waits(kind="message")] == ["payment"]
         received = await app.message("payment", "order-42", {"late": False}, ttl=60)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from tests.promises.support_machines import harness
 from tests.support.bpmn_files import END, START, bpmn, process, started_by
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 HOUR = 3600
@@ -24,8 +25,7 @@ async def test_b4_a_cycle_starts_an_instance_at_each_tick_however_late_it_is_han
         await app.deploy(by_timer("Cycle", "R3/PT1H"))
         ticks = []
         for seconds in (HOUR, HOUR + 7, HOUR - 7, HOUR):
-            await app.advance(seconds)
-            await app.drain()
+            await drained(app, app.advance(seconds))
             ticks.append(len(await app.list(kind="bpmn")))
         assert ticks == [1, 2, 3, 3]
         assert {tuple(one.state["tokens"]) for one in await app.list(kind="bpmn")} == {("approve",)}
@@ -34,16 +34,14 @@ async def test_b4_a_cycle_starts_an_instance_at_each_tick_however_late_it_is_han
 async def test_b4_a_start_by_cron_and_one_by_date_begin_at_their_event(store: Store) -> None:
     async with harness(store) as app:
         await app.deploy(by_timer("Cycle", "0 0/5 * * * ?"))
-        await app.advance(600)
-        await app.drain()
+        await drained(app, app.advance(600))
         found = await app.list(kind="bpmn")
         assert found
         assert all(one.state["tokens"] == ["approve"] for one in found)
         await app.deploy(
             started_by("timer", "><timeDate>2020-01-01T00:00:00Z</timeDate></timerEventDefinition>", "", "past")
         )
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.advance(1))
         assert [one.state["tokens"] for one in await app.list(definition="past")] == [["approve"]]
 
 
@@ -58,17 +56,13 @@ async def test_b4_a_timer_waits_for_its_duration_and_one_of_zero_for_nothing(sto
     wait, none = timer("wait", "Duration", "${delay}"), timer("none", "Duration", "PT0S")
     async with harness(store) as app:
         await app.deploy(bpmn(process("waits", START, none, wait, END)))
-        one = await app.start("waits", {"delay": "PT90M"})
-        await app.drain()
-        await app.advance(0)
-        await app.drain()
+        one = await drained(app, app.start("waits", {"delay": "PT90M"}))
+        await drained(app, app.advance(0))
         [waiting] = await app.waits(kind="timer")
         assert (await app.get(one.id)).state["tokens"] == ["wait"]
-        await app.advance(90 * 60 - 1)
-        await app.drain()
+        await drained(app, app.advance(90 * 60 - 1))
         assert [left.deadline for left in await app.waits(kind="timer")] == [waiting.deadline]
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.advance(1))
         assert (await app.get(one.id)).status == "done"
 
 
@@ -76,8 +70,7 @@ async def test_b4_feel_computes_the_date_of_a_timer_from_now(store: Store) -> No
     wait = timer("wait", "Date", "=now() + duration(&quot;P1D&quot;)")
     async with harness(store) as app:
         await app.deploy(bpmn(process("tomorrow", START, wait, END)))
-        started = await app.start("tomorrow")
-        await app.drain()
+        started = await drained(app, app.start("tomorrow"))
         [waiting] = await app.waits(kind="timer")
         assert waiting.deadline is not None
         day = waiting.deadline - (await app.get(started.id)).created_at
@@ -87,8 +80,7 @@ async def test_b4_feel_computes_the_date_of_a_timer_from_now(store: Store) -> No
 async def test_b4_a_timer_text_that_cannot_be_read_fails_the_instance_and_names_the_element(store: Store) -> None:
     async with harness(store) as app:
         await app.deploy(bpmn(process("broken", START, timer("wait", "Duration", "${delay}"), END)))
-        one = await app.start("broken", {"delay": "soon"})
-        await app.drain()
+        one = await drained(app, app.start("broken", {"delay": "soon"}))
         failed = await app.get(one.id)
         assert failed.status == "failed"
         assert "'wait'" in str(failed.error)
@@ -99,7 +91,6 @@ async def test_b4_a_due_date_of_a_user_task_may_be_over(store: Store) -> None:
     task = '<userTask id="approve" camunda:dueDate="2020-01-31T09:00:00Z"/>'
     async with harness(store) as app:
         await app.deploy(bpmn(process("late", START, task, END)))
-        await app.start("late")
-        await app.drain()
+        await drained(app, app.start("late"))
         [open] = await app.awakeables()
         assert open.due_at == datetime(2020, 1, 31, 9, tzinfo=UTC)

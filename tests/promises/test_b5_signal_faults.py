@@ -4,6 +4,7 @@ import pytest
 
 from tests.promises.support_machines import harness
 from tests.support.bpmn_files import END, START, bpmn, process
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 SIGNAL = '<signal id="s" name="stop"/>'
@@ -43,8 +44,7 @@ async def test_b5_fault_55_after_the_first_catcher_has_ended_the_instance_the_se
 ) -> None:
     async with harness(store) as app:
         await app.deploy(TERMINATES)
-        one = await app.start("terminates")
-        await app.drain()
+        one = await drained(app, app.start("terminates"))
         assert len(await app.waits(kind="broadcast")) == 2
         assert await app.broadcast("stop") == 1
         await app.drain()
@@ -68,8 +68,7 @@ async def test_b5_fault_57_a_process_that_fails_on_a_signal_does_not_keep_it_fro
         assert [one.status for one in found] == ["done", "failed", "done"]
         assert [found[n].result["n"] for n in (0, 2)] == [2, 4]
         await app.set_variables(handles[1], {"n": 5})
-        await app.retry(handles[1])
-        await app.drain()
+        await drained(app, app.retry(handles[1]))
         assert (await handles[1].get()).result == {"n": 6}
 
 
@@ -77,10 +76,8 @@ async def test_b5_fault_54_a_thrower_catches_its_own_signal_once_and_reaches_the
     async with harness(store) as app:
         await app.deploy(THROWS)
         await app.deploy(COUNTS)
-        other = await app.start("counts", {"n": 1})
-        await app.drain()
-        thrower = await app.start("throws")
-        await app.drain()
+        other = await drained(app, app.start("counts", {"n": 1}))
+        thrower = await drained(app, app.start("throws"))
         assert (await thrower.get()).state["tokens"] == ["caught"]
         assert (await other.get()).result == {"n": 2}
         assert await app.waits(kind="broadcast") == []

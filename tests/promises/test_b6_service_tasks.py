@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from hark import BpmnError, Hark, TaskContext, TaskLost
+from hark import BpmnError, Handle, Hark, TaskContext, TaskLost
 from hark.engine.tasks import definition_sources
+from hark.testing import Harness
+from tests.promises.support_jobs import handlers
 from tests.promises.support_machines import harness
 from tests.promises.test_j11_task_workers import outside, thumbnails
 from tests.support.bpmn_text import boundary, bpmn, line, service
+from tests.support.harness import drained
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -21,6 +26,17 @@ LATE = '<escalation id="late" escalationCode="late"/>'
 ON_ERROR = '<errorEventDefinition errorRef="declined"/>'
 ON_LATE = '<escalationEventDefinition escalationRef="late"/>'
 CHARGE = service("charge", "charge-card", headers={"currency": "EUR"})
+
+
+@asynccontextmanager
+async def ordered(
+    store: Store, process: str, input: dict[str, Any], charge: Any, **start: Any
+) -> AsyncIterator[tuple[Harness, Handle]]:
+    """An order whose card this handler charges, after it has run until nothing can run."""
+    async with harness(store) as app:
+        handlers(app, charge_card=charge)
+        await app.deploy(process)
+        yield app, await drained(app, app.start("order", input, **start))
 
 
 async def variables(app: Hark, process: Any) -> dict[str, Any]:
@@ -34,76 +50,63 @@ async def tokens(app: Hark, process: Any) -> list[str]:
 
 
 async def test_b6_a_handler_runs_a_service_task_and_its_result_is_merged(store: Store) -> None:
-    async with harness(store) as app:
-        seen: list[Any] = []
+    seen: list[Any] = []
 
-        @app.handler("charge-card")
-        async def charge(task: TaskContext) -> Any:
-            seen.append([task.name, task.run_id, task.attempt, task.headers, task.outputs, task.inputs])
-            return {"charged": task.input["total"]}
+    def charge(task: TaskContext) -> Any:
+        seen.append([task.name, task.run_id, task.attempt, task.headers, task.outputs, task.inputs])
+        return {"charged": task.input["total"]}
 
-        await app.deploy(bpmn(line(CHARGE)))
-        order = await app.start("order", {"total": 120})
-        await app.drain()
+    async with ordered(store, bpmn(line(CHARGE)), {"total": 120}, charge) as (_, order):
         assert await order.result(timeout=10) == {"total": 120, "charged": 120}
         assert seen == [["charge", order.id, 1, {"currency": "EUR"}, {}, {"total": 120}]]
 
 
 async def test_b10_a_task_is_retried_as_its_element_says_and_then_an_incident(store: Store) -> None:
-    async with harness(store) as app:
-        attempts: list[Any] = []
+    attempts: list[Any] = []
 
-        @app.handler("charge-card")
-        async def charge(task: TaskContext) -> Any:
-            attempts.append((task.attempt, task.input["total"]))
-            if task.input["total"] > 100:
-                raise ValueError("too much")
+    def charge(task: TaskContext) -> None:
+        attempts.append((task.attempt, task.input["total"]))
+        if task.input["total"] > 100:
+            raise ValueError("too much")
 
-        await app.deploy(bpmn(line(service("charge", "charge-card", retries=2))))
-        order = await app.start("order", {"total": 120})
-        await app.drain()
+    twice = bpmn(line(service("charge", "charge-card", retries=2)))
+    async with ordered(store, twice, {"total": 120}, charge) as (app, order):
         assert attempts == [(1, 120)]
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.advance(1))
         assert attempts == [(1, 120), (2, 120)]
         failed = await app.get(order)
         assert failed.status == "failed"
         [incident] = failed.state["incidents"]
         assert (incident["element"], incident["error"]) == ("charge", "ValueError: too much")
         await app.set_variables(order, {"total": 80})
-        await app.retry(order)
-        await app.drain()
+        await drained(app, app.retry(order))
         assert attempts[2:] == [(1, 80)], "from its first attempt on, with the variables of now"
         assert (await app.get(order)).status == "done"
 
 
 async def test_b10_a_retried_task_has_its_checkpoint_and_asks_anew(store: Store) -> None:
-    async with harness(store) as app:
-        seen: list[Any] = []
+    seen: list[Any] = []
 
-        @app.handler("charge-card")
-        async def charge(task: TaskContext) -> Any:
-            kept = await task.load_checkpoint()
-            answer = await (await task.awakeable(title="Charge?"))
-            seen.append([kept, answer])
-            await task.checkpoint(answer)
-            if answer != "yes":
-                raise ValueError("no")
-            return {"answer": answer}
+    async def charge(task: TaskContext) -> Any:
+        kept = await task.load_checkpoint()
+        answer = await (await task.awakeable(title="Charge?"))
+        seen.append([kept, answer])
+        await task.checkpoint(answer)
+        if answer != "yes":
+            raise ValueError("no")
+        return {"answer": answer}
 
-        wait = '<receiveTask id="wait" messageRef="never"/>'
-        body = line('<parallelGateway id="split"/>', service("charge", "charge-card", retries=1)) + (
-            f'{wait}<sequenceFlow id="a" sourceRef="split" targetRef="wait"/>'
-        )
-        await app.deploy(bpmn(body, around='<message id="never" name="never"/>'))
-        order = await app.start("order", {}, correlation_key="o-1")
+    wait = '<receiveTask id="wait" messageRef="never"/>'
+    body = line('<parallelGateway id="split"/>', service("charge", "charge-card", retries=1)) + (
+        f'{wait}<sequenceFlow id="a" sourceRef="split" targetRef="wait"/>'
+    )
+    process = bpmn(body, around='<message id="never" name="never"/>')
+    async with ordered(store, process, {}, charge, correlation_key="o-1") as (app, order):
         for answer in ("no", "yes"):
-            await app.drain()
             [question] = await app.awakeables(job=order.id, status="PENDING")
-            await app.resolve(question.id, answer)
-            await app.drain()
+            await drained(app, app.resolve(question.id, answer))
             if answer == "no":
-                await app.retry(order)  # it lives: another token waits for the message
+                await drained(app, app.retry(order))  # it lives: another token waits for the message
         assert seen == [[None, "no"], ["no", "yes"]]
         assert (await app.get(order)).state == {"variables": {"answer": "yes"}, "tokens": ["wait"], "incidents": []}
 
@@ -111,18 +114,15 @@ async def test_b10_a_retried_task_has_its_checkpoint_and_asks_anew(store: Store)
 async def test_b4_a_bpmn_error_is_caught_by_its_code_without_another_attempt(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with harness(store) as app:
-        attempts: list[int] = []
+    attempts: list[int] = []
 
-        @app.handler("charge-card")
-        async def charge(task: TaskContext) -> Any:
-            attempts.append(task.attempt)
-            raise BpmnError(task.input["code"], "no money", {"left": 3})
+    def charge(task: TaskContext) -> Any:
+        attempts.append(task.attempt)
+        raise BpmnError(task.input["code"], "no money", {"left": 3})
 
-        body = line(CHARGE) + boundary("refused", "charge", ON_ERROR)
-        await app.deploy(bpmn(body, around=ERROR))
-        caught, other = [await app.start("order", {"code": code}) for code in ("declined", "lost")]
-        await app.drain()
+    process = bpmn(line(CHARGE) + boundary("refused", "charge", ON_ERROR), around=ERROR)
+    async with ordered(store, process, {"code": "declined"}, charge) as (app, caught):
+        other = await drained(app, app.start("order", {"code": "lost"}))
         assert await caught.result(timeout=10) == {"code": "declined", "left": 3}
         of_caught = [record for record in caplog.records if str(vars(record).get("instance", "")).startswith(caught.id)]
         assert [record.levelname for record in of_caught] == ["WARNING"], "the model knows this outcome"
@@ -207,47 +207,34 @@ async def test_j11_a_worker_outside_completes_fails_throws_and_escalates(store: 
 
 
 async def test_j6_a_handler_of_a_process_receives_the_signals_of_the_process(store: Store) -> None:
-    async with harness(store) as app:
+    async def charge(task: TaskContext) -> Any:
+        first = await task.wait_for_signal("paid", timeout=600)
+        await task.put_stream("half")
+        return {"paid": [first, await task.wait_for_signal("paid", timeout=600)]}
 
-        @app.handler("charge-card")
-        async def charge(task: TaskContext) -> Any:
-            first = await task.wait_for_signal("paid", timeout=600)
-            await task.put_stream("half")
-            return {"paid": [first, await task.wait_for_signal("paid", timeout=600)]}
-
-        await app.deploy(bpmn(line(CHARGE)))
-        order = await app.start("order", {}, correlation_key="o-1")
-        await app.drain()
-        await app.signal("o-1", "paid", 1)
-        await app.drain()
-        await order.signal("paid", 2)
-        await app.drain()
+    async with ordered(store, bpmn(line(CHARGE)), {}, charge, correlation_key="o-1") as (app, order):
+        await drained(app, app.signal("o-1", "paid", 1))
+        await drained(app, order.signal("paid", 2))
         assert await order.result(timeout=10) == {"paid": [1, 2]}
         chunks = [event.data["chunk"] for event in await app.events(order, limit=1000) if event.type == "stream"]
         assert "half" in chunks, "the history of a run has the streams of its tasks"
 
 
 async def test_a3_a_handler_of_a_process_asks_under_the_id_of_the_process(store: Store) -> None:
-    async with harness(store) as app:
+    async def charge(task: TaskContext) -> Any:
+        question = await task.awakeable(title="Charge?")
+        return {"answer": await question}
 
-        @app.handler("charge-card")
-        async def charge(task: TaskContext) -> Any:
-            question = await task.awakeable(title="Charge?")
-            return {"answer": await question}
-
-        body = line('<parallelGateway id="split"/>', CHARGE) + (
-            '<userTask id="check" name="Check it"/><endEvent id="checked"/>'
-            '<sequenceFlow id="a" sourceRef="split" targetRef="check"/>'
-            '<sequenceFlow id="b" sourceRef="check" targetRef="checked"/>'
-        )
-        await app.deploy(bpmn(body))
-        order = await app.start("order", {})
-        await app.drain()
+    body = line('<parallelGateway id="split"/>', CHARGE) + (
+        '<userTask id="check" name="Check it"/><endEvent id="checked"/>'
+        '<sequenceFlow id="a" sourceRef="split" targetRef="check"/>'
+        '<sequenceFlow id="b" sourceRef="check" targetRef="checked"/>'
+    )
+    async with ordered(store, bpmn(body), {}, charge) as (app, order):
         asked = {one.title: one for one in await app.awakeables(job=order.id)}
         assert {one.task for one in asked.values()} == {"charge", "check"}
         await app.resolve(asked["Charge?"].id, 1)
-        await app.resolve(asked["Check it"].id, {"checked": True})
-        await app.drain()
+        await drained(app, app.resolve(asked["Check it"].id, {"checked": True}))
         assert await order.result(timeout=10) == {"answer": 1, "checked": True}
 
 
@@ -259,17 +246,14 @@ async def test_b6_large_variables_are_decoded_once_for_all_tasks(store: Store, m
         '<multiInstanceLoopCharacteristics><extensionElements><zeebe:loopCharacteristics inputCollection="=items" '
         'inputElement="item"/></extensionElements></multiInstanceLoopCharacteristics>'
     )
-    async with harness(store) as app:
-        seen: set[int] = set()
+    seen: set[int] = set()
 
-        @app.handler("charge-card")
-        async def charge(task: TaskContext) -> None:
-            assert len(task.input["text"]) == 5000
-            seen.add(task.input["item"])
+    def charge(task: TaskContext) -> None:
+        assert len(task.input["text"]) == 5000
+        seen.add(task.input["item"])
 
-        await app.deploy(bpmn(line(service("charge", "charge-card", more=loop))))
-        order = await app.start("order", {"items": list(range(20)), "text": "x" * 5000})
-        await app.drain()
+    for_each = bpmn(line(service("charge", "charge-card", more=loop)))
+    async with ordered(store, for_each, {"items": list(range(20)), "text": "x" * 5000}, charge) as (app, order):
         assert (await app.get(order)).status == "done"
         assert seen == set(range(20))
         assert len(decoded) == 1
@@ -278,16 +262,11 @@ async def test_b6_large_variables_are_decoded_once_for_all_tasks(store: Store, m
 async def test_b6_a_service_task_without_a_handler_waits_and_this_is_visible(store: Store) -> None:
     async with harness(store) as app:
         await app.deploy(bpmn(line('<serviceTask id="ship" name="Ship, then bill: 100%"/>')))
-        order = await app.start("order", {})
-        await app.drain()
+        order = await drained(app, app.start("order", {}))
         assert await tokens(app, order) == ["ship"]
         [task] = await app.list(kind="task")
         assert "Ship, then bill: 100%" in str(await app.why(task))
-
-        @app.handler("Ship, then bill: 100%")
-        async def ship(task: TaskContext) -> Any:
-            return {"shipped": True}
-
+        app.handler("Ship, then bill: 100%")(lambda task: {"shipped": True})
         await app.drain()
         assert await order.result(timeout=10) == {"shipped": True}
 
@@ -316,17 +295,12 @@ async def test_b6_a_cancelled_process_cancels_its_running_tasks(store: Store) ->
 
 
 async def test_b6_large_variables_are_never_those_of_an_earlier_process_with_the_same_id(store: Store) -> None:
+    seen: list[str] = []
     async with harness(store) as app:
-        seen: list[str] = []
-
-        @app.handler("charge-card")
-        async def charge(task: TaskContext) -> None:
-            seen.append(task.input["text"][0])
-
+        handlers(app, charge_card=lambda task: seen.append(task.input["text"][0]))
         await app.deploy(bpmn(line(CHARGE, service("again", "charge-card"))))
         for letter in "xy":
-            await app.start("order", {"text": letter * 1000}, id="o-1")
-            await app.drain()
+            await drained(app, app.start("order", {"text": letter * 1000}, id="o-1"))
             await app.advance(1)
             assert "o-1" in await app.forget(before=datetime.now(UTC) + timedelta(days=1))
         assert seen == ["x", "x", "y", "y"]

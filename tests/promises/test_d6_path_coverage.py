@@ -1,14 +1,12 @@
 """D6: a Harness says which sequence flows of a process the tests took; pytest adds them up."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from hark import Done, Machine, NotFound, step
 from hark.testing import Harness
+from tests.promises.test_d6_pytest_plugin import run
 from tests.support.stores import Store
 
 ORDER = """
@@ -102,21 +100,8 @@ async def test_large():
 def test_d6_pytest_prints_the_coverage_of_all_tests_together(
     tmp_path: Path, processes: int, totals: str, taken: str
 ) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "test_it.py").write_text(TESTS.replace("TOTALS", totals))
-    plugins = [
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "xdist.plugin",
-        "-p",
-        "pytest_asyncio.plugin",
-        "-p",
-        "hark.pytest_plugin",
-    ]
-    command = [sys.executable, "-m", "pytest", "-q", *plugins, "-n", f"{processes}", "--hark-coverage"]
-    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # importing all that are installed takes seconds
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(f"order version 1: {taken}") == 1, done.stdout
-    assert ("  missed f5: Check it → end" in done.stdout) == (not processes)
+    plugins = ("xdist.plugin", "pytest_asyncio.plugin", "hark.pytest_plugin")
+    source = TESTS.replace("TOTALS", totals)
+    shown = run(tmp_path, source, "-n", f"{processes}", "--hark-coverage", plugins=plugins)
+    assert shown.count(f"order version 1: {taken}") == 1, shown
+    assert ("  missed f5: Check it → end" in shown) == (not processes)

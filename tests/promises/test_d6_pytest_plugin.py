@@ -1,5 +1,6 @@
 """D6: installing Hark gives pytest the fixture `hark_app`, whatever runs the coroutines."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,17 +54,14 @@ async def test_it_is_new_for_every_test(hark_app):
 """
 
 
-def run(folder: Path, source: str, *options: str) -> str:
+def run(folder: Path, source: str, *options: str, plugins: tuple[str, ...] | None = None) -> str:
+    """Run pytest with these plugins, or with all that are installed, which takes seconds."""
     (folder / "test_it.py").write_text(source)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    env = os.environ if plugins is None else {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    options = (*options, *(f"-p{plugin}" for plugin in plugins or ()))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -72,17 +70,19 @@ def run(folder: Path, source: str, *options: str) -> str:
 @pytest.mark.parametrize("mode", ["auto", "strict"])
 def test_d6_the_fixture_works_in_both_modes_of_pytest_asyncio(tmp_path: Path, mode: str) -> None:
     source = TESTS + AWAITED.format(mark="@pytest.mark.asyncio")
-    assert "3 passed" in run(tmp_path, source, "-o", f"asyncio_mode={mode}")
+    assert "3 passed" in run(
+        tmp_path, source, "-o", f"asyncio_mode={mode}", plugins=("hark.pytest_plugin", "pytest_asyncio.plugin")
+    )
 
 
 @pytest.mark.slow
 def test_d6_the_fixture_works_without_any_plugin_for_coroutines(tmp_path: Path) -> None:
-    assert "1 passed" in run(tmp_path, TESTS, "-p", "no:asyncio")
+    assert "1 passed" in run(tmp_path, TESTS, plugins=("hark.pytest_plugin",))
 
 
 @pytest.mark.slow
 def test_d6_the_fixture_is_listed_with_what_it_is_for(tmp_path: Path) -> None:
-    listed = run(tmp_path, TESTS, "--fixtures")
+    listed = run(tmp_path, TESTS, "--fixtures", plugins=("hark.pytest_plugin",))
     assert "hark_app" in listed
     assert "Harness" in listed.partition("hark_app")[2][:300]
 

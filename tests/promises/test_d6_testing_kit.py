@@ -11,9 +11,11 @@ import pytest
 
 from hark import (
     Await,
+    AwakeableRejected,
     Child,
     Context,
     Done,
+    FunctionContext,
     Handle,
     Hark,
     InstanceFailed,
@@ -25,6 +27,7 @@ from hark import (
     Spawn,
     Stop,
     step,
+    workflow,
 )
 from hark.testing import Harness
 from tests.support.checkout import Checkout
@@ -88,17 +91,6 @@ async def test_d6_the_same_on_any_store(store: Store) -> None:
         assert (failed.status, failed.error, failed.state) == ("failed", "payment never came", {"order": 42, "n": 1})
 
 
-async def test_d6_a_harness_is_a_hark() -> None:
-    async with Harness(Checkout) as app:
-        assert isinstance(app, Hark)
-        assert app.url == "sqlite://"
-        order = await app.start(Checkout, {"order": 1}, correlation_key="order:1")
-        await app.drain()
-        assert (await app.signal("order:1", "payment_confirmed", 5)).status == "woke"
-        await app.drain()
-        assert await order.result() == {"order": 1, "paid": 5}
-
-
 async def test_d6_drain_counts_steps_and_each_kind_of_outcome(store: Store) -> None:
     async with harness(store, Tour, Leaf) as app:
         tour = await app.start(Tour)
@@ -108,13 +100,9 @@ async def test_d6_drain_counts_steps_and_each_kind_of_outcome(store: Store) -> N
         assert await app.drain() == {"steps": 1, "done": 1}
 
 
-async def test_d6_a_drain_with_nothing_to_do_is_zero_steps() -> None:
-    async with Harness() as app:
-        assert await app.drain() == {"steps": 0}
-
-
 async def test_d6_a_harness_may_start_empty(store: Store) -> None:
     async with harness(store) as app:
+        assert await app.drain() == {"steps": 0}
         await app.register(Leaf)
         by_name = await app.start("Leaf", {"value": 7})
         by_class = await app.start(Checkout, {"order": 1})  # starting registers
@@ -175,13 +163,6 @@ async def test_d6_a_drain_runs_every_queue(store: Store) -> None:
         await app.start(Leaf)
         await app.start(Leaf, queue="else")
         assert await app.drain() == {"steps": 3, "done": 3}
-
-
-async def test_d6_children_on_a_new_queue_are_drained_too() -> None:
-    async with Harness(Tour, Leaf) as app:
-        await app.start(Tour)
-        assert (await app.drain())["done"] == 1
-        assert [leaf.status for leaf in await app.list(definition="Leaf")] == ["failed", "done"]
 
 
 async def test_d6_a_step_that_raises_is_counted_by_what_handle_returns() -> None:
@@ -267,14 +248,10 @@ async def test_d6_nothing_fires_while_the_clock_stands_still(store: Store) -> No
         assert (await sleeper.get()).status == "awaiting_signal"
 
 
-async def test_d6_options_of_hark_are_taken(store: Store) -> None:
-    async with harness(store, Leaf, max_payload=100) as app:
-        with pytest.raises(InvalidInput):
-            await app.start(Leaf, {"value": "x" * 100})
-
-
-async def test_d6_a_handle_has_its_pinned_members() -> None:
+async def test_d6_a_harness_is_a_hark_and_its_handles_have_their_pinned_members() -> None:
     async with Harness(Checkout) as app:
+        assert isinstance(app, Hark)
+        assert app.url == "sqlite://"
         order = await app.start(Checkout, {"order": 1}, id="the-order")
         assert isinstance(order, Handle)
         assert order.id == "the-order"
@@ -313,6 +290,29 @@ def test_d6_the_fixture_works_in_synchronous_tests(hark_app: Harness) -> None:
     handle = hark_app.start(Leaf, {"value": 1}).result()
     with hark_app.worker({"leaves": 1}):
         assert handle.result(timeout=60).result() == 1
+
+
+@workflow
+async def interview(ctx: FunctionContext) -> list[Any]:
+    answers: list[Any] = []
+    for title in ("name?", "age?", "sure?"):
+        try:
+            answers.append(await (await ctx.awakeable(title=title)))
+        except AwakeableRejected as error:
+            answers.append(str(error))
+    return answers
+
+
+async def test_d6_scripted_answers_resolve_awakeables(store: Store) -> None:
+    async with harness(store, interview) as app:
+        app.answer("name?", "Ann")
+        app.answer("sure?", reject="not at all")
+        it = await app.start(interview)
+        assert await app.drain() == {"steps": 2, "await": 2}
+        assert [asked.title for asked in await app.awakeables(status="PENDING")] == ["age?"]
+        app.answer(lambda asked: asked.title == "age?", 42)
+        assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
+        assert await it.result() == ["Ann", 42, "not at all"]
 
 
 def test_d6_the_kit_works_without_pytest(tmp_path: Path) -> None:

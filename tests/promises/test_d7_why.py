@@ -30,6 +30,7 @@ from hark.kernel.requests import Deliver, Message, Publish, Retain
 from hark.model.decisions import Arm, NewAwakeable, NewInstance, Park
 from hark.testing import Harness
 from tests.promises.support_signals import Turns, count, harness, outcome, rows
+from tests.support.harness import drained, parked
 from tests.support.inspect import counted, until
 from tests.support.stores import Store
 
@@ -102,9 +103,7 @@ def reasons(why: Why) -> list[str]:
 
 
 async def test_d7_why_names_the_signal_the_deadline_and_the_command(store: Store) -> None:
-    async with harness(store, Order) as app:
-        order = await app.start(Order, correlation_key="order: 42's")
-        await app.drain()
+    async with parked(store, Order, correlation_key="order: 42's") as (app, order):
         why = await app.why(order)
         assert (why.id, why.status, why.step, why.correlation_key) == (
             order.id,
@@ -157,29 +156,23 @@ async def test_d7_every_wait_kind_says_what_would_wake_it(store: Store) -> None:
 
 async def test_d7_the_wait_for_an_awakeable_shows_its_title(store: Store) -> None:
     async with Harness(deploy, url=store.url, **store.options) as app:
-        run = await app.start(deploy, id="run")
-        await app.drain()
+        run = await drained(app, app.start(deploy, id="run"))
         [wait] = (await app.why(run)).waits
         assert (wait.kind, wait.wake) == ("awakeable", f"hark awakeable resolve {wait.name} --payload true")
         assert wait.note == f"Deploy? The answer has to match a schema: hark awakeable show {wait.name}"
-        await app.resolve(str(wait.name), True)
-        await app.drain()
+        await drained(app, app.resolve(str(wait.name), True))
         assert (await app.why(run)).status == "awaiting_signal"  # a sleep
         assert [wait.kind for wait in (await app.why(run)).waits] == ["timer"]
 
 
 async def test_d7_why_names_the_unfinished_child(store: Store) -> None:
-    async with harness(store, Parent, Order, Quick) as app:
-        parent = await app.start(Parent)
-        await app.drain()
+    async with parked(store, Parent, Order, Quick) as (app, parent):
         [wait] = (await app.why(parent)).waits
         assert wait.note == "1 still to end of: slow (awaiting_signal at end)"
 
 
 async def test_d7_a_fired_wait_is_not_shown(store: Store) -> None:
-    async with harness(store, Order) as app:
-        order = await app.start(Order)
-        await app.drain()
+    async with parked(store, Order) as (app, order):
         await app.signal(order, "paid")
         why = await app.why(order)
         assert (why.status, why.waits, why.misses) == ("runnable", (), ())
@@ -191,7 +184,7 @@ async def test_d7_why_of_a_missing_instance_is_not_found(store: Store) -> None:
             await app.why("nobody")
 
 
-async def parked(app: Hark, id: str) -> bool:
+async def is_parked(app: Hark, id: str) -> bool:
     return (await app.get(id)).status == "awaiting_signal"
 
 
@@ -220,7 +213,7 @@ async def test_d7_why_of_a_parked_instance_also_reports_a_missing_worker(store: 
     async with app:
         async with app.worker():
             order = await app.start(Order)
-            await until(lambda: parked(app, order.id), "the park")
+            await until(lambda: is_parked(app, order.id), "the park")
             assert (await app.why(order)).blockers == ()
         assert [blocker.reason for blocker in (await app.why(order)).blockers] == ["no_worker"]
 
@@ -228,8 +221,7 @@ async def test_d7_why_of_a_parked_instance_also_reports_a_missing_worker(store: 
 async def test_d7_a_delay_and_a_retry_say_until_when(store: Store) -> None:
     async with harness(store, Again, Order) as app:
         later = await app.start(Order, delay=100)
-        again = await app.start(Again)
-        await app.drain()
+        again = await drained(app, app.start(Again))
         for instance, seconds in ((later, 100), (again, 60)):
             blocker = next(o for o in (await app.why(instance)).blockers if o.reason == "delayed")
             assert blocker.until is not None
@@ -276,9 +268,7 @@ async def test_d7_why_of_a_finished_instance_says_how_it_ended_and_what_to_do(st
 
 
 async def test_d7_a_signal_with_another_name_in_the_inbox_is_a_near_miss(store: Store) -> None:
-    async with harness(store, Order) as app:
-        await app.start(Order, correlation_key="order:42")
-        await app.drain()
+    async with parked(store, Order, correlation_key="order:42") as (app, _):
         for _ in range(3):
             await app.signal("order:42", "payed")
         [miss] = (await app.why("order:42")).misses
@@ -286,9 +276,7 @@ async def test_d7_a_signal_with_another_name_in_the_inbox_is_a_near_miss(store: 
 
 
 async def test_d7_a_signal_with_the_same_name_for_an_unknown_key_is_a_near_miss(store: Store) -> None:
-    async with harness(store, Order) as app:
-        await app.start(Order, correlation_key="order:42")
-        await app.drain()
+    async with parked(store, Order, correlation_key="order:42") as (app, _):
         with pytest.raises(NoTarget):
             await app.signal("order:24", "paid")
         [miss] = (await app.why("order:42")).misses
@@ -298,44 +286,27 @@ async def test_d7_a_signal_with_the_same_name_for_an_unknown_key_is_a_near_miss(
 async def test_d7_a_signal_with_the_same_name_to_another_instance_is_a_near_miss(store: Store) -> None:
     async with harness(store, Order) as app:
         await app.start(Order, correlation_key="order:42")
-        await app.start(Order, correlation_key="order:43")
-        await app.drain()
-        await app.signal("order:43", "paid")
-        await app.drain()
+        await drained(app, app.start(Order, correlation_key="order:43"))
+        await drained(app, app.signal("order:43", "paid"))
         [miss] = (await app.why("order:42")).misses
         assert (miss.reason, miss.target) == ("other_target", "order:43")
         assert "took it" in miss.text
 
 
-async def test_d7_a_signal_before_the_start_is_a_near_miss(store: Store) -> None:
-    async with harness(store, Order) as app:
-        with pytest.raises(NoTarget):
-            await app.signal("order:42", "paid")
-        await app.advance(1)
-        await app.start(Order, correlation_key="order:42")
-        await app.drain()
-        [miss] = (await app.why("order:42")).misses
-        assert (miss.reason, miss.name) == ("too_early", "paid")
-
-
 async def test_d7_a_signal_to_an_earlier_holder_of_the_key_is_a_near_miss(store: Store) -> None:
-    async with harness(store, Order) as app:
-        await app.start(Order, correlation_key="order:42")
-        await app.drain()
+    async with parked(store, Order, correlation_key="order:42") as (app, _):
         await app.cancel("order:42")
         with pytest.raises(NoTarget):
             await app.signal("order:42", "paid")
         assert reasons(await app.why("order:42")) == ["too_late"]
         await app.advance(1)
-        await app.start(Order, correlation_key="order:42")
-        await app.drain()
-        assert reasons(await app.why("order:42")) == ["too_early"]
+        await drained(app, app.start(Order, correlation_key="order:42"))
+        [miss] = (await app.why("order:42")).misses
+        assert (miss.reason, miss.name) == ("too_early", "paid")
 
 
 async def test_d7_a_duplicate_signal_is_a_near_miss(store: Store) -> None:
-    async with harness(store, Order) as app:
-        await app.start(Order, correlation_key="order:42")
-        await app.drain()
+    async with parked(store, Order, correlation_key="order:42") as (app, _):
         await app.signal("order:42", "viewed", dedup_key="evt-7")
         assert (await app.signal("order:42", "paid", dedup_key="evt-7")).status == "duplicate"
         await app.signal_with_start(Order, "order:42", "paid", dedup_key="evt-7")
@@ -349,8 +320,7 @@ async def test_d7_a_broadcast_for_a_signal_wait_is_a_near_miss_and_vice_versa(st
         order, market = await app.start(Order), await app.start(Market, correlation_key="market")
         await app.drain()
         assert await app.broadcast("open") == 0
-        await app.signal("market", "warm_up")
-        await app.drain()
+        await drained(app, app.signal("market", "warm_up"))
         assert await app.broadcast("paid") == 0
         await app.signal(market, "open")
         assert [(m.reason, m.kind) for m in (await app.why(order)).misses] == [("other_kind", "broadcast")]

@@ -10,6 +10,7 @@ from hark.views import health
 from tests.doors.support_cli import run_cli, store_options
 from tests.promises.support_machines import harness
 from tests.support.bpmn_files import APPROVE, START, bpmn, process
+from tests.support.harness import drained
 from tests.support.stores import Store, sqlite_file
 
 PAY = '<serviceTask id="pay" name="Pay back" camunda:type="external" camunda:topic="pay-back"/>'
@@ -27,19 +28,16 @@ async def stuck(app: Harness) -> str:
         raise ValueError("no money")
 
     await app.deploy(BOTH)
-    refund = await app.start("refund", {"amount": 20}, correlation_key="refund-7")
-    await app.drain()
+    refund = await drained(app, app.start("refund", {"amount": 20}, correlation_key="refund-7"))
     for _ in range(3):
-        await app.advance(3600)
-        await app.drain()
+        await drained(app, app.advance(3600))
     return refund.id
 
 
 async def test_d7_a_process_says_where_its_tokens_are_and_which_handler_is_missing(store: Store) -> None:
     async with harness(store) as app:
         await app.deploy(BOTH)
-        refund = await app.start("refund", {"amount": 20})
-        await app.drain()
+        refund = await drained(app, app.start("refund", {"amount": 20}))
         assert (await refund.get()).status == "awaiting_children"
         why = await app.why(refund)
         assert "Tokens rest at 'Approve it' (approve) and 'Pay back' (pay)." in why.text
@@ -68,11 +66,9 @@ async def test_d7_an_incident_of_a_live_process_says_how_to_go_on(store: Store) 
 async def test_d7_a_wait_for_children_is_listed_only_while_the_process_has_children(store: Store) -> None:
     async with harness(store) as app:
         await app.deploy(BOTH)
-        refund = await app.start("refund", {"amount": 20})
-        await app.drain()
+        refund = await drained(app, app.start("refund", {"amount": 20}))
         assert sorted(wait.kind for wait in await app.waits()) == ["awakeable", "children"]
-        await app.cancel(refund)
-        await app.drain()
+        await drained(app, app.cancel(refund))
         await stuck(app)
         assert [wait.kind for wait in await app.waits()] == ["awakeable"]
         assert await app.waits(kind="children") == []

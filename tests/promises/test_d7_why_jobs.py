@@ -4,6 +4,7 @@ from typing import Any
 
 from hark import Dag
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -21,8 +22,7 @@ async def test_d7_why_of_a_job_names_what_its_tasks_wait_for_and_the_commands_th
         dag = Dag("release")
         dag.task("review", "wait")
         dag.task("publish", "make", gate="user_approval")
-        job = await app.start(dag, id="r-1")
-        await app.drain()
+        job = await drained(app, app.start(dag, id="r-1"))
         [awakeable] = await app.awakeables(job="r-1")
         assert (awakeable.instance_id, awakeable.task, awakeable.status) == ("r-1", "publish", "PENDING")
 
@@ -43,7 +43,6 @@ async def test_d7_why_of_a_job_names_what_its_tasks_wait_for_and_the_commands_th
         assert near.reason == "other_name"
 
         await app.signal("r-1", "review-done", 1)
-        await app.resolve(awakeable.id, {"action": "approve"})
-        await app.drain()
+        await drained(app, app.resolve(awakeable.id, {"action": "approve"}))
         assert await job.result(timeout=10) == {"review": 1, "publish": {"score": 4}}
         assert (await app.why("r-1")).waits == ()

@@ -13,21 +13,11 @@ from typing import Any
 import pytest
 
 from hark import AwakeableRejected, FunctionContext, Hark, InvalidOutcome, RunFailed, workflow
+from tests.promises.support_functions import Calls, Flaky, hang, one
 from tests.promises.support_signals import rows
-from tests.support.harness import harness, parked
+from tests.support.harness import drained, harness, parked
 from tests.support.inspect import until
 from tests.support.stores import Store
-
-
-class Calls(list[Any]):
-    async def note(self, value: Any) -> Any:
-        self.append(value)
-        return value
-
-
-async def one() -> int:
-    return 1
-
 
 # -- shared promises -------------------------------------------------------------------------------
 
@@ -46,8 +36,7 @@ async def test_awaiting_a_withdrawn_operation_raises_an_error_that_says_so(store
         return await ctx.gather(patient(), hasty())
 
     async with parked(store, shares) as (app, it):
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.advance(1))
         assert "This operation was withdrawn" in str((await it.get()).error)
 
 
@@ -62,8 +51,7 @@ async def test_a_withdrawn_awakeable_is_rejected_inside_gather_too(store: Store)
             return "gone"
 
     async with parked(store, asks) as (app, it):
-        await app.advance(1)
-        await app.drain()
+        await drained(app, app.advance(1))
         assert await it.result(timeout=0) == "gone"
 
 
@@ -100,8 +88,7 @@ async def test_the_same_coroutine_twice_is_one_branch(store: Store) -> None:
         return await ctx.gather(asked, asked)
 
     async with parked(store, twins) as (app, it):
-        await it.signal("x", 5)
-        await app.drain()
+        await drained(app, it.signal("x", 5))
         assert await it.result(timeout=0) == [5, 5]
 
 
@@ -171,8 +158,7 @@ async def test_an_abandoned_async_generator_requests_no_further_operations(
         return "ok"
 
     async with parked(store, reads) as (app, it):
-        await it.signal("x")
-        await app.drain()
+        await drained(app, it.signal("x"))
         assert await it.result(timeout=0) == "ok"
     assert calls == [0, 1, 2, "after", "end"]
     assert caplog.text == ""
@@ -201,8 +187,7 @@ async def test_ctx_used_outside_its_workflow_is_an_error_that_says_so_and_change
         return "ok"
 
     async with parked(store, lends) as (app, it):
-        await it.signal("x")
-        await app.drain()
+        await drained(app, it.signal("x"))
         assert await it.result(timeout=0) == "ok"
     misuse(kept[-1])
     assert len(seen) == 12
@@ -227,14 +212,12 @@ async def test_continue_as_new_applies_requested_effects_and_withdraws_open_oper
 
     async with harness(store, loop, waits) as app:
         told = await app.start(waits, id="told")
-        it = await app.start(loop)
-        await app.drain()
+        it = await drained(app, app.start(loop))
         app.clock.now += 1_000_000
         await it.signal("x")
         [question] = await app.awakeables()
         await app.resolve(question.id)
-        await app.sweep()
-        await app.drain()
+        await drained(app, app.sweep())
         assert (await app.get("child")).status == "cancelled"
         assert await told.result(timeout=0) == 7
         # Answers to withdrawn operations do not stay in the inbox.
@@ -246,48 +229,34 @@ async def test_continue_as_new_applies_requested_effects_and_withdraws_open_oper
 
 
 async def test_x8_a_retry_repeats_operations_that_its_failure_withdrew(store: Store) -> None:
-    calls = Calls()
-    broken = True
-
-    async def flaky() -> int:
-        if broken:
-            raise OSError("no")
-        return 1
+    calls, flaky = Calls(), Flaky()
 
     @workflow
     async def asks(ctx: FunctionContext) -> Any:
         question = await ctx.awakeable()
         try:
-            return await ctx.gather(ctx.run(flaky), question)
+            return await ctx.gather(ctx.run(flaky.run), question)
         except RunFailed:
             await ctx.run(calls.note, "undone")
             raise
 
     async with parked(store, asks) as (app, it):
         [question] = await app.awakeables(status="CANCELLED")
-        broken = False
-        await app.retry(it.id)
-        await app.drain()
+        flaky.fix()
+        await drained(app, app.retry(it.id))
         [again] = await app.awakeables(status="PENDING")
         assert again.id == question.id
-        await app.resolve(again.id, "yes")
-        await app.drain()
+        await drained(app, app.resolve(again.id, "yes"))
         assert await it.result(timeout=0) == [1, "yes"]
 
 
 async def test_x8_a_retry_does_not_repeat_effects_requested_before_the_failure(store: Store) -> None:
-    calls = Calls()
-    broken = True
-
-    async def flaky() -> int:
-        if broken:
-            raise OSError("no")
-        return 1
+    calls, flaky = Calls(), Flaky()
 
     @workflow
     async def careful(ctx: FunctionContext) -> Any:
         question = await ctx.awakeable()
-        failing, charged = ctx.run(flaky), ctx.run(calls.note, "charged")
+        failing, charged = ctx.run(flaky.run), ctx.run(calls.note, "charged")
         signal = ctx.wait_for_signal("go")
         got = [await charged, (await signal).payload, await question]
         await ctx.run(calls.note, "looked")
@@ -296,22 +265,20 @@ async def test_x8_a_retry_does_not_repeat_effects_requested_before_the_failure(s
     async with parked(store, careful) as (app, it):
         await it.signal("go", "went")
         [question] = await app.awakeables()
-        await app.resolve(question.id, "yes")
-        await app.drain()
+        await drained(app, app.resolve(question.id, "yes"))
         assert (await it.get()).status == "failed"
-        broken = False
-        await app.retry(it.id)
-        await app.drain()
+        flaky.fix()
+        await drained(app, app.retry(it.id))
         assert await it.result(timeout=0) == ["charged", "went", "yes", 1]
     assert calls.count("charged") == 1
 
 
 async def test_x8_a_retry_calls_the_child_again_and_restarts_its_timeouts(store: Store) -> None:
-    broken = True
+    is_fixed = False
 
     @workflow
     async def child(ctx: FunctionContext) -> int:
-        if broken:
+        if not is_fixed:
             raise ValueError("not yet")
         return 5
 
@@ -321,34 +288,26 @@ async def test_x8_a_retry_calls_the_child_again_and_restarts_its_timeouts(store:
 
     @workflow
     async def waits(ctx: FunctionContext) -> Any:
-        return await ctx.wait_for_signal("x", "y", timeout=10)
+        return (await ctx.wait_for_signal("x", "y", timeout=10)).payload
 
     async with harness(store, calls, waits, child) as app:
         caller, waiter = await app.start(calls), await app.start(waits)
         await app.drain()
-        broken = False
-        await app.retry(caller.id)
-        await app.drain()
+        is_fixed = True
+        await drained(app, app.retry(caller.id))
         assert await caller.result(timeout=0) == 5
         for _ in range(3):
-            await app.advance(9)
-            await app.drain()
+            await drained(app, app.advance(9))
             assert (await waiter.get()).status == "awaiting_signal"
-            await app.advance(1)
-            await app.drain()
+            await drained(app, app.advance(1))
             assert "SignalTimeout" in str((await waiter.get()).error)
-            await app.retry(waiter.id)
-            await app.drain()
+            await drained(app, app.retry(waiter.id))
+        await drained(app, waiter.signal("y", 3))
+        assert await waiter.result(timeout=0) == 3
 
 
 async def test_x8_a_retry_withdraws_operations_that_only_the_failed_attempt_requested(store: Store) -> None:
-    calls = Calls()
-    broken = True
-
-    async def flaky() -> int:
-        if broken:
-            raise OSError("no")
-        return 1
+    calls, flaky = Calls(), Flaky()
 
     @workflow
     async def waits(ctx: FunctionContext) -> None:
@@ -357,7 +316,7 @@ async def test_x8_a_retry_withdraws_operations_that_only_the_failed_attempt_requ
     @workflow
     async def asks(ctx: FunctionContext) -> Any:
         try:
-            await ctx.run(flaky)
+            await ctx.run(flaky.run)
         except RunFailed:
             await ctx.awakeable(title="what now?")
             ctx.call(waits, id="helper")
@@ -366,9 +325,8 @@ async def test_x8_a_retry_withdraws_operations_that_only_the_failed_attempt_requ
         await ctx.wait_for_signal("go")
 
     async with parked(store, asks, waits) as (app, it):
-        broken = False
-        await app.retry(it.id)
-        await app.drain()
+        flaky.fix()
+        await drained(app, app.retry(it.id))
         assert [wait.name for wait in (await it.get()).waits] == ["go"]
         [question] = await app.awakeables()
         assert question.status == "CANCELLED"
@@ -376,26 +334,6 @@ async def test_x8_a_retry_withdraws_operations_that_only_the_failed_attempt_requ
 
 
 # -- runs ------------------------------------------------------------------------------------------
-
-
-async def test_a_run_that_cancels_itself_is_a_failed_run(store: Store) -> None:
-    async def odd() -> None:
-        task = asyncio.ensure_future(asyncio.sleep(10))
-        task.cancel()
-        await task
-
-    @workflow
-    async def careful(ctx: FunctionContext) -> Any:
-        seen = []
-        for attempt in (lambda: ctx.run(odd), lambda: ctx.gather(ctx.run(odd), ctx.run(one))):
-            try:
-                await attempt()
-            except RunFailed as error:
-                seen.append(error.type)
-        return seen
-
-    async with parked(store, careful) as (_, it):
-        assert await it.result(timeout=0) == ["CancelledError"] * 2
 
 
 FATAL = """
@@ -425,8 +363,7 @@ async def test_m5_an_exit_in_a_concurrent_run_is_a_crash_of_its_function(store: 
         it = await app.start(fatal)
         command: list[Any] = [sys.executable, "-c", FATAL, store.url, json.dumps(store.options)]
         assert (await asyncio.to_thread(subprocess.run, command, timeout=60, stderr=subprocess.DEVNULL)).returncode == 3
-        await app.advance(3600)
-        await app.drain()
+        await drained(app, app.advance(3600))
         assert "reclaimed" in [event.type for event in await app.events(it)]
 
 
@@ -444,7 +381,7 @@ async def test_a_wait_concurrent_with_a_run_is_answered_after_a_restart_too(stor
 
     @workflow
     async def sleeps(ctx: FunctionContext) -> Any:
-        return (await ctx.first(ctx.run(forever, "sleeps"), ctx.sleep(1)))[0]
+        return (await ctx.first(ctx.run(forever, "sleeps"), ctx.sleep(0.3)))[0]
 
     async with Hark(store.url, **store.options) as app:
         app.register(hears, sleeps)
@@ -452,7 +389,7 @@ async def test_a_wait_concurrent_with_a_run_is_answered_after_a_restart_too(stor
             both = [await app.start(hears), await app.start(sleeps)]
             await until(lambda: len(begun) == 2, "both to begin")
         async with app.worker(grace=0):
-            # On a slow machine the other one's second may be over: then it does not begin again.
+            # On a slow machine the other one's time may be over: then it does not begin again.
             await until(lambda: begun.count("hears") == 2, "the one without a timer to begin again")
             await both[0].signal("x")
             assert [await it.result(timeout=60) for it in both] == [1, 1]
@@ -496,7 +433,7 @@ async def test_a4_an_answer_in_time_is_not_a_timeout_if_it_is_read_late(store: S
     @workflow
     async def races(ctx: FunctionContext) -> Any:
         question = await ctx.awakeable(timeout=10)
-        return (await ctx.first(ctx.run(asyncio.Event().wait), question))[1]
+        return (await ctx.first(ctx.run(hang), question))[1]
 
     async with harness(store, races) as app:
         async with app.worker():
@@ -523,10 +460,7 @@ async def test_a4_an_instance_answered_twice_that_runs_after_its_deadlines_has_n
     store: Store, how: str, together: bool
 ) -> None:
     """The first answer wakes it and leaves its wait unmarked; that wait never fires."""
-    broken = [True]
-
-    async def fixed() -> None:
-        assert not broken
+    flaky = Flaky()
 
     @workflow
     async def asks(ctx: FunctionContext, again: bool = False) -> Any:
@@ -540,7 +474,7 @@ async def test_a4_an_instance_answered_twice_that_runs_after_its_deadlines_has_n
                 return "anew" if again else ctx.continue_as_new({"again": bool(await a)})
             case _:
                 found = [await a]
-                await ctx.run(fixed)
+                await ctx.run(flaky.run)
                 found.append(await b)
         await ctx.sleep(100)
         return found
@@ -553,16 +487,13 @@ async def test_a4_an_instance_answered_twice_that_runs_after_its_deadlines_has_n
         else:
             for answer in answers:
                 await answer
-        await app.advance(30)
-        await app.drain()
+        await drained(app, app.advance(30))
         if how == "retry":
             assert (await it.get()).status == "failed"
-            broken.clear()
+            flaky.fix()
             await app.retry(it.id)
-            await app.advance(30)
-            await app.drain()
-        await app.advance(101)
-        await app.drain()
+            await drained(app, app.advance(30))
+        await drained(app, app.advance(101))
         results = {"first": [0, "A"], "gather": ["A", "B"], "anew": "anew", "retry": ["A", "B"]}
         assert await it.result() == results[how]
         told = [event.data for event in await app.events(it) if event.type == "awakeable"]

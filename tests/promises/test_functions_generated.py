@@ -71,7 +71,7 @@ _events = st.lists(
 
 
 class World:
-    """What the programs of one example did, as the environment saw it."""
+    """The acts of the programs of one example, as the environment saw them."""
 
     def __init__(self, program: list[Node], visits: int) -> None:
         self.program = program
@@ -310,7 +310,7 @@ def _judge(world: World, instance: Any, notes: list[Any], cancelled: bool) -> No
 
 
 def _runs(world: World) -> dict[str, int]:
-    """How often each run may happen at most."""
+    """The number of times that each run may happen at most."""
     found: dict[str, int] = {}
 
     def look(node: Node, path: str, times: int = 1) -> None:
@@ -379,7 +379,7 @@ _drawn = {"program": _programs, "events": _events, "visits": st.integers(1, 2)}
 
 
 @given(stays=st.sampled_from([0, 4]), **_drawn)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_random_functions_end_alike_whether_they_are_replayed_or_stay_in_memory_between_activations(
     stays: int, program: list[Node], events: list[tuple[Any, ...]], visits: int
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hark import FunctionContext, Hark, RunFailed, workflow
-from tests.support.harness import harness, parked
+from tests.support.harness import drained, harness
 from tests.support.inspect import rows_read
 from tests.support.stores import Store
 
@@ -32,15 +32,13 @@ async def test_a_commit_does_not_read_known_signals_again(store: Store, monkeypa
         return found
 
     async with harness(store, busy, one_call_turns=False) as app:  # the statements are counted
-        it = await app.start(busy)
-        await app.drain()
+        it = await drained(app, app.start(busy))
         await send_unasked(app, it)
         await it.signal("go")
         with rows_read(store, monkeypatch, "inbox", "inbox_heads") as counts:
             await app.drain()
         assert sum(counts) == UNASKED + 1, "its claim reads the inbox, its commits and its park read nothing"
-        await it.signal("end")
-        await app.drain()
+        await drained(app, it.signal("end"))
         assert await it.result() == list(range(20))
 
 
@@ -56,9 +54,9 @@ async def test_each_signal_is_read_once_while_the_function_takes_them_one_by_one
             await ctx.run(note, 1)
         return found
 
-    async with parked(store, counts_them) as (app, it):
-        for n in range(UNASKED):
-            await it.signal("noise", n)
+    async with harness(store, counts_them, one_call_turns=False) as app:  # the statements are counted
+        it = await drained(app, app.start(counts_them))
+        await send_unasked(app, it)
         await it.signal("go")
         with rows_read(store, monkeypatch, "inbox", "inbox_heads") as counts:
             await app.drain()
@@ -84,16 +82,14 @@ async def test_signals_that_arrive_while_it_runs_are_found_in_order(store: Store
             await ctx.run(note, 1)
         return found
 
-    async with Hark(store.url, **store.options) as app:
-        app.register(busy)
-        async with app.worker():
-            it = await app.start(busy)
-            for n in range(3):
-                await asyncio.wait_for(asked[n].wait(), 20)
-                await it.signal("b" if n == 2 else "a", n)
-                await it.signal("noise")
-                sent[n].set()
-            assert await it.result(timeout=20) == [2, 0, 1]
+    async with Hark(store.url, **store.options) as app, app.worker():
+        it = await app.start(busy)
+        for n in range(3):
+            await asyncio.wait_for(asked[n].wait(), 20)
+            await it.signal("b" if n == 2 else "a", n)
+            await it.signal("noise")
+            sent[n].set()
+        assert await it.result(timeout=20) == [2, 0, 1]
 
 
 async def test_a_park_sees_a_signal_that_arrived_since_the_inbox_was_read(store: Store) -> None:
@@ -109,16 +105,14 @@ async def test_a_park_sees_a_signal_that_arrived_since_the_inbox_was_read(store:
         await ctx.run(meanwhile)
         return (await ctx.wait_for_signal("late")).payload
 
-    async with Hark(store.url, **store.options) as app:
-        app.register(waits)
-        async with app.worker():
-            it = await app.start(waits)
-            await send_unasked(app, it)
-            await it.signal("go")
-            await asyncio.wait_for(begun.wait(), 20)
-            await it.signal("late", "in time")
-            go.set()
-            assert await it.result(timeout=20) == "in time"
+    async with Hark(store.url, **store.options) as app, app.worker():
+        it = await app.start(waits)
+        await send_unasked(app, it)
+        await it.signal("go")
+        await asyncio.wait_for(begun.wait(), 20)
+        await it.signal("late", "in time")
+        go.set()
+        assert await it.result(timeout=20) == "in time"
 
 
 async def test_a_retry_gets_back_the_signals_that_its_cut_lines_had_consumed(store: Store) -> None:
@@ -148,6 +142,5 @@ async def test_a_retry_gets_back_the_signals_that_its_cut_lines_had_consumed(sto
         await app.drain()
         assert (await it.get()).status == "failed"
         fixed.append(True)
-        await app.retry(it)
-        await app.drain()
+        await drained(app, app.retry(it))
         assert await it.result() == [0, 1, 2]

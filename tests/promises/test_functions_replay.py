@@ -9,19 +9,12 @@ from typing import Any
 import pytest
 
 from hark import AwakeableRejected, FunctionContext, RunFailed, SignalTimeout, workflow
+from tests.promises.support_functions import Calls, Flaky, one, two
 from tests.promises.support_signals import rows
-from tests.support.harness import harness, parked
+from tests.support.harness import drained, harness, parked
 from tests.support.stores import Store
 
 Road = Callable[[FunctionContext], Any]
-
-
-async def one() -> int:
-    return 1
-
-
-async def two() -> int:
-    return 2
 
 
 async def built(ctx: FunctionContext) -> None:
@@ -99,8 +92,7 @@ async def test_divergence_from_the_journal_fails_with_entry_expected_and_found(s
     async with parked(store, changing) as (app, it):
         before = await rows(store, "SELECT seq, entry, kind, name, value FROM journal ORDER BY seq")
         current = road
-        await it.signal("go")
-        await app.drain()
+        await drained(app, it.signal("go"))
         instance = await it.get()
         assert instance.status == "failed"
         error = str(instance.error)
@@ -110,8 +102,7 @@ async def test_divergence_from_the_journal_fails_with_entry_expected_and_found(s
         assert await rows(store, "SELECT seq, entry, kind, name, value FROM journal ORDER BY seq") == before
         # With the code fixed, it continues: the journal and the signal are as they were.
         current = built
-        await app.retry(it.id)
-        await app.drain()
+        await drained(app, app.retry(it.id))
         assert await it.result() == "arrived"
 
 
@@ -130,14 +121,12 @@ async def test_a_function_that_ends_before_its_journal_does_has_diverged(store: 
 
     async with parked(store, curious) as (app, it):
         brief = True
-        await it.signal("go")
-        await app.drain()
+        await drained(app, it.signal("go"))
         error = str((await it.get()).error)
         assert "NonDeterministic" in error
         assert "at entry 1 the journal has now, the code has the end" in error
         brief = False
-        await app.retry(it.id)
-        await app.drain()
+        await drained(app, app.retry(it.id))
         assert await it.result() == "arrived"
 
 
@@ -155,8 +144,7 @@ async def test_a_user_cannot_swallow_the_divergence(store: Store) -> None:
 
     async with parked(store, sly) as (app, it):
         first = False
-        await it.signal("go")
-        await app.drain()
+        await drained(app, it.signal("go"))
         assert "NonDeterministic" in str((await it.get()).error)
 
 
@@ -171,37 +159,22 @@ async def test_code_that_only_appends_operations_continues(store: Store) -> None
 
     async with parked(store, growing) as (app, it):
         longer = True
-        await it.signal("go")
-        await app.drain()
+        await drained(app, it.signal("go"))
         assert await it.result() == 2
 
 
 async def test_x8_a_retry_repeats_what_failed_and_nothing_before_it(store: Store) -> None:
-    calls: list[str] = []
-    broken = True
-
-    async def fetch() -> str:
-        calls.append("fetch")
-        return "data"
-
-    async def upload() -> str:
-        calls.append("upload")
-        if broken:
-            raise OSError("no route")
-        return "uploaded"
-
-    async def undo() -> None:
-        calls.append("undo")
+    calls, upload = Calls(), Flaky()
 
     @workflow
     async def copy(ctx: FunctionContext) -> Any:
-        data = await ctx.run(fetch)
+        data = await ctx.run(calls.note, "data")
         signal = await ctx.wait_for_signal("go")
         try:
-            done = await ctx.run(upload)
+            done = await ctx.run(upload.run)
         except RunFailed:
             await ctx.wait_for_signal("sorry")
-            await ctx.run(undo)
+            await ctx.run(calls.note, "undone")
             raise
         late = await ctx.wait_for_signal("sorry")
         return [data, signal.payload, done, late.payload]
@@ -209,30 +182,23 @@ async def test_x8_a_retry_repeats_what_failed_and_nothing_before_it(store: Store
     async with harness(store, copy) as app:
         it = await app.start(copy)
         await it.signal("go", "now")
-        await it.signal("sorry", "for that")
-        await app.drain()
+        await drained(app, it.signal("sorry", "for that"))
         assert (await it.get()).status == "failed"
-        assert calls == ["fetch", "upload", "undo"]
-        broken = False
-        await app.retry(it.id)
-        await app.drain()
+        assert (calls, upload.tries) == (["data", "undone"], 1)
+        upload.fix()
+        await drained(app, app.retry(it.id))
         # The signal consumed by the failed attempt is available again.
-        assert await it.result() == ["data", "now", "uploaded", "for that"]
-        assert calls == ["fetch", "upload", "undo", "upload"]
+        assert await it.result() == ["data", "now", 1, "for that"]
+        assert (calls, upload.tries) == (["data", "undone"], 2)
 
 
 async def test_x8_a_retry_repeats_operations_requested_after_the_failure(store: Store) -> None:
-    broken = True
-
-    async def flaky() -> str:
-        if broken:
-            raise OSError("no")
-        return "fine"
+    flaky = Flaky()
 
     @workflow
     async def asks(ctx: FunctionContext) -> Any:
         try:
-            done = await ctx.run(flaky)
+            done = await ctx.run(flaky.run)
         except RunFailed:
             await (await ctx.awakeable(title="what now?"))
             raise
@@ -240,35 +206,15 @@ async def test_x8_a_retry_repeats_operations_requested_after_the_failure(store: 
 
     async with parked(store, asks) as (app, it):
         [question] = await app.awakeables()
-        await app.resolve(question.id, "stop")
-        await app.drain()
+        await drained(app, app.resolve(question.id, "stop"))
         assert (await it.get()).status == "failed"
-        broken = False
-        await app.retry(it.id)
-        await app.drain()
+        flaky.fix()
+        await drained(app, app.retry(it.id))
         pending = await app.awakeables(status="PENDING")
         assert [one.title for one in pending] == ["all good?"]
         assert pending[0].id != question.id
-        await app.resolve(pending[0].id, "yes")
-        await app.drain()
-        assert await it.result() == ["fine", "yes"]
-
-
-async def test_x8_a_retry_restarts_a_wait_that_timed_out(store: Store) -> None:
-    @workflow
-    async def patient(ctx: FunctionContext) -> Any:
-        return (await ctx.wait_for_signal("paid", timeout=10)).payload
-
-    async with parked(store, patient) as (app, it):
-        await app.advance(10)
-        await app.drain()
-        assert "SignalTimeout" in str((await it.get()).error)
-        await app.retry(it.id)
-        await app.drain()
-        assert (await it.get()).status == "awaiting_signal"
-        await it.signal("paid", 3)
-        await app.drain()
-        assert await it.result() == 3
+        await drained(app, app.resolve(pending[0].id, "yes"))
+        assert await it.result() == [1, "yes"]
 
 
 async def test_x8_a_rejected_awakeable_stays_rejected_after_a_retry(store: Store) -> None:
@@ -278,29 +224,18 @@ async def test_x8_a_rejected_awakeable_stays_rejected_after_a_retry(store: Store
 
     async with parked(store, asks) as (app, it):
         [question] = await app.awakeables()
-        await app.reject(question.id, "never")
-        await app.drain()
-        await app.retry(it.id)
-        await app.drain()
+        await drained(app, app.reject(question.id, "never"))
+        await drained(app, app.retry(it.id))
         assert AwakeableRejected.__name__ in str((await it.get()).error)
 
 
 async def test_a_retry_of_a_retry_still_replays_its_journal(store: Store) -> None:
-    failures = 3
-    calls: list[str] = []
-
-    async def flaky() -> int:
-        nonlocal failures
-        calls.append("flaky")
-        failures -= 1
-        if failures >= 0:
-            raise OSError("again")
-        return 7
+    flaky = Flaky(3)
 
     @workflow
     async def stubborn(ctx: FunctionContext) -> Any:
-        first = await ctx.run(one)
-        got = await ctx.run(flaky)
+        first = await ctx.run(two)
+        got = await ctx.run(flaky.run)
         signal = await ctx.wait_for_signal("go")
         return [first, got, signal.payload, await ctx.run(two)]
 
@@ -311,10 +246,9 @@ async def test_a_retry_of_a_retry_still_replays_its_journal(store: Store) -> Non
             assert (await it.get()).status == "failed"
             await app.retry(it.id)
         await app.drain()
-        await it.signal("go", "x")
-        await app.drain()
-        assert await it.result() == [1, 7, "x", 2]
-        assert len(calls) == 4
+        await drained(app, it.signal("go", "x"))
+        assert await it.result() == [2, 1, "x", 2]
+        assert flaky.tries == 4
 
 
 async def test_m6_an_instance_finishes_on_the_version_it_started(store: Store) -> None:
@@ -329,12 +263,9 @@ async def test_m6_an_instance_finishes_on_the_version_it_started(store: Store) -
         await ctx.wait_for_signal("go")
         return "new"
 
-    async with harness(store, old) as app:
-        first = await app.start(old)
-        await app.drain()
+    async with parked(store, old) as (app, first):
         app.register(new)
-        second = await app.start("ship")
-        await app.drain()
+        second = await drained(app, app.start("ship"))
         for it in (first, second):
             await it.signal("go")
         await app.drain()
@@ -359,10 +290,8 @@ async def test_timeouts_and_answers_read_together_are_applied_in_journal_order(s
         app.clock.now += 5_000_000
         await it.signal("b")
         await it.signal("a")
-        await app.sweep()
-        await app.drain()
-        await it.signal("go")
-        await app.drain()
+        await drained(app, app.sweep())
+        await drained(app, it.signal("go"))
         assert await it.result() == roads[0] == roads[1]
 
 
@@ -372,42 +301,14 @@ async def test_journal_and_awakeables_are_removed_with_their_instance(store: Sto
         await ctx.run(one)
         await (await ctx.awakeable())
 
-    async with harness(store, brief) as app:
-        await app.start(brief)
-        await app.drain()
+    async with parked(store, brief) as (app, _):
         [question] = await app.awakeables()
-        await app.resolve(question.id)
-        await app.drain()
+        await drained(app, app.resolve(question.id))
         await app.advance(8 * 86400)
         await app.forget(before=datetime.now(UTC) + timedelta(days=9))
         assert await rows(store, "SELECT 1 FROM journal") == []
         assert await app.awakeables() == []
         assert await app.list() == []
-
-
-async def test_a_withdrawn_branch_cannot_request_operations_while_it_closes(store: Store) -> None:
-    calls: list[str] = []
-
-    async def note(what: str) -> None:
-        calls.append(what)
-
-    @workflow
-    async def race(ctx: FunctionContext) -> int:
-        async def loser() -> None:
-            try:
-                await ctx.wait_for_signal("never")
-            finally:
-                await ctx.run(note, "tidied")
-
-        index, _ = await ctx.first(loser(), ctx.sleep(1))
-        await ctx.run(note, "after")
-        return int(index)
-
-    async with parked(store, race) as (app, it):
-        await app.advance(1)
-        await app.drain()
-        assert await it.result() == 1
-    assert calls == ["after"]
 
 
 async def test_m10_functions_that_share_a_slot_are_not_replayed_from_the_start_at_every_step(store: Store) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from hark import FunctionContext, Hark, InvalidInput, RetryPolicy, RunFailed, workflow
+from hark import FunctionContext, Hark, InstanceFailed, InvalidInput, RetryPolicy, RunFailed, workflow
 from hark.model.retry_policy import allows_retry, delay_before
-from tests.support.harness import harness, parked
+from tests.promises.support_functions import Flaky, failure_of, hang, one
+from tests.support.harness import drained, harness, parked
 from tests.support.stores import Store
 
 # -- keyword arguments -----------------------------------------------------------------------------
@@ -33,20 +34,54 @@ async def test_a_run_passes_keyword_arguments(store: Store) -> None:
         assert await it.result() == [[1, 2], [3, 4], [5, 0]]
 
 
-async def test_keyword_arguments_that_the_function_does_not_take_fail_the_run(store: Store) -> None:
-    async def slow(a: int) -> int:
-        return a
+# -- failures --------------------------------------------------------------------------------------
 
-    @workflow
-    async def wrong(ctx: FunctionContext) -> str:
-        try:
-            await ctx.run(slow, kwargs={"b": 2})
-        except RunFailed as error:
-            return error.type
-        return "no error"
 
-    async with parked(store, wrong) as (_, it):
-        assert await it.result() == "TypeError"
+async def takes_one(a: int) -> int:
+    return a
+
+
+async def ignores_its_cancellation() -> str:
+    try:
+        await hang()
+    except asyncio.CancelledError:
+        return "late"
+    return "never"
+
+
+async def is_refused() -> None:
+    raise TimeoutError("the bank did not answer")
+
+
+async def cancels_itself() -> None:
+    task = asyncio.ensure_future(asyncio.sleep(10))
+    task.cancel()
+    await task
+
+
+NO_B = "takes_one() got an unexpected keyword argument 'b'"
+NO_JSON = (
+    "The result of <lambda> contains object at $[1], which has no JSON; use dicts with text keys, lists, text, "
+    "numbers, a dataclass, a msgspec Struct or a pydantic model"
+)
+TOO_LATE = "it did not end within its timeout of 0.01 s"
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "type", "message"),
+    [
+        pytest.param(takes_one, {"kwargs": {"b": 2}}, "TypeError", NO_B, id="unknown keyword argument"),
+        pytest.param(lambda: [1, object()], {}, "InvalidInput", NO_JSON, id="result that cannot be written"),
+        pytest.param(ignores_its_cancellation, {"timeout": 0.01}, "TimeoutError", TOO_LATE, id="timeout"),
+        pytest.param(is_refused, {"timeout": 60}, "TimeoutError", "the bank did not answer", id="error of its own"),
+        pytest.param(cancels_itself, {}, "CancelledError", "", id="cancels itself"),
+    ],
+)
+async def test_a_run_fails_with_the_error_of_its_function_or_of_its_timeout(
+    store: Store, function: Any, options: dict[str, Any], type: str, message: str
+) -> None:
+    async with parked(store, failure_of(function, **options)) as (_, it):
+        assert await it.result() == [type, message]
 
 
 # -- timeout ---------------------------------------------------------------------------------------
@@ -72,86 +107,36 @@ async def test_a_timeout_ends_an_async_run(store: Store) -> None:
 
     async with parked(store, patient) as (app, it):
         assert ended == ["cancelled"]
-        await it.signal("go")
-        await app.drain()
-        assert await it.result() == ["TimeoutError", "it did not end within its timeout of 0.01 s"]
+        await drained(app, it.signal("go"))
+        assert await it.result() == ["TimeoutError", TOO_LATE]
         assert ended == ["cancelled"]
 
 
-async def test_a_timeout_ends_one_of_several_runs(store: Store) -> None:
-    async def hang() -> None:
-        await asyncio.Event().wait()
-
-    async def quick() -> str:
-        return "done"
-
+async def test_a_timeout_or_a_cancellation_ends_one_of_several_runs(store: Store) -> None:
     @workflow
     async def beside(ctx: FunctionContext) -> Any:
-        found = await ctx.gather(
-            ctx.run(hang, timeout=timedelta(milliseconds=10)), ctx.run(quick, timeout=60), return_exceptions=True
-        )
-        return [type(found[0]).__name__, found[1]]
+        runs = ctx.run(hang, timeout=timedelta(milliseconds=10)), ctx.run(one, timeout=60), ctx.run(cancels_itself)
+        late, done, cancelled = await ctx.gather(*runs, return_exceptions=True)
+        return [late.type, done, cancelled.type]
 
     async with parked(store, beside) as (_, it):
-        assert await it.result() == ["RunFailed", "done"]
-
-
-async def test_a_run_that_ignores_its_cancellation_has_still_timed_out(store: Store) -> None:
-    async def stubborn() -> str:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return "late"
-        return "never"
-
-    @workflow
-    async def patient(ctx: FunctionContext) -> str:
-        try:
-            return await ctx.run(stubborn, timeout=0.01)
-        except RunFailed as error:
-            return error.type
-
-    async with parked(store, patient) as (_, it):
-        assert await it.result() == "TimeoutError"
-
-
-async def test_a_timeout_does_not_change_the_functions_own_timeout_error(store: Store) -> None:
-    async def refused() -> None:
-        raise TimeoutError("the bank did not answer")
-
-    @workflow
-    async def patient(ctx: FunctionContext) -> str:
-        try:
-            await ctx.run(refused, timeout=60)
-        except RunFailed as error:
-            return error.message
-        return "no error"
-
-    async with parked(store, patient) as (_, it):
-        assert await it.result() == "the bank did not answer"
+        assert await it.result() == ["TimeoutError", 1, "CancelledError"]
 
 
 async def test_a_plain_function_that_times_out_runs_to_its_end_and_its_result_is_dropped(store: Store) -> None:
     may_end, ended = threading.Event(), threading.Event()
 
-    def hang() -> str:
+    def block() -> str:
         may_end.wait(30)
         ended.set()
         return "late"
 
-    @workflow
-    async def patient(ctx: FunctionContext) -> str:
-        try:
-            return await ctx.run(hang, timeout=0.01)
-        except RunFailed as error:
-            return error.type
-
-    async with parked(store, patient) as (_, it):
-        assert await it.result() == "TimeoutError"
+    async with parked(store, failure_of(block, timeout=0.01)) as (_, it):
+        assert (await it.result())[0] == "TimeoutError"
         assert not ended.is_set()
         may_end.set()
         await asyncio.to_thread(ended.wait, 30)
-        assert await it.result() == "TimeoutError"
+        assert (await it.result())[0] == "TimeoutError"
 
 
 async def test_a_timeout_counts_as_an_attempt(store: Store) -> None:
@@ -193,46 +178,47 @@ async def test_a_cancel_of_the_instance_is_not_taken_for_a_timeout(store: Store)
     async def patient(ctx: FunctionContext) -> None:
         await ctx.run(hang, timeout=600, retries=5, backoff=0)
 
-    async with Hark(store.url, **store.options) as app:
-        app.register(patient)
-        async with app.worker():
-            it = await app.start(patient)
-            await asyncio.wait_for(begun.wait(), 20)
-            await it.cancel("enough")
-            await asyncio.wait_for(ended.wait(), 20)
-            assert (await it.get()).status == "cancelled"
+    async with Hark(store.url, **store.options) as app, app.worker():
+        it = await app.start(patient)
+        await asyncio.wait_for(begun.wait(), 20)
+        await it.cancel("enough")
+        await asyncio.wait_for(ended.wait(), 20)
+        assert (await it.get()).status == "cancelled"
     assert tries == [1]
 
 
 # -- a policy of retries ---------------------------------------------------------------------------
 
 
-async def test_a_policy_sets_the_delays_and_the_limit(store: Store) -> None:
-    tries: list[int] = []
-
-    async def flaky() -> None:
-        tries.append(1)
-        raise OSError("not yet")
+@pytest.mark.parametrize(
+    ("options", "pauses"),
+    [
+        pytest.param({"retries": 3, "backoff": 10}, (10, 20, 40), id="a number"),
+        pytest.param(
+            {"retries": RetryPolicy(4, delay=10, factor=3, max_delay=timedelta(seconds=50))}, (10, 30, 50, 50),
+            id="a policy",
+        ),
+    ],
+)  # fmt: skip
+async def test_retries_wait_without_a_slot_and_after_the_last_one_the_run_has_failed(
+    store: Store, options: dict[str, Any], pauses: tuple[int, ...]
+) -> None:
+    flaky = Flaky()
 
     @workflow
-    async def stubborn(ctx: FunctionContext) -> str:
-        try:
-            await ctx.run(flaky, retries=RetryPolicy(4, delay=10, factor=3, max_delay=timedelta(seconds=50)))
-        except RunFailed as error:
-            return error.type
-        return "no error"
+    async def stubborn(ctx: FunctionContext) -> Any:
+        return await ctx.run(flaky.run, **options)
 
-    async with harness(store, stubborn) as app:
-        it = await app.start(stubborn)
-        for number, pause in enumerate((10, 30, 50, 50), 1):
-            await app.drain()
-            assert len(tries) == number
+    async with parked(store, stubborn) as (app, it):
+        for number, pause in enumerate(pauses, 1):
+            assert flaky.tries == number
+            assert (await it.get()).status == "awaiting_signal"
             await app.advance(pause - 1)
             assert await app.drain() == {"steps": 0}
-            await app.advance(1)
-        await app.drain()
-        assert await it.result() == "OSError"
-        assert len(tries) == 5
+            await drained(app, app.advance(1))
+        assert flaky.tries == len(pauses) + 1
+        with pytest.raises(InstanceFailed, match="run raised OSError: no"):
+            await it.result()
 
 
 async def test_an_error_in_unless_is_not_retried(store: Store) -> None:
@@ -259,31 +245,23 @@ async def test_an_error_in_unless_is_not_retried(store: Store) -> None:
 
 
 async def test_the_delay_with_jitter_is_chosen_once(store: Store) -> None:
-    tries: list[int] = []
-
-    async def flaky() -> str:
-        tries.append(1)
-        if len(tries) == 1:
-            raise OSError("not yet")
-        return "there"
+    flaky = Flaky(1)
 
     @workflow
     async def stubborn(ctx: FunctionContext) -> Any:
         waiting = ctx.wait_for_signal("go")
-        run = ctx.run(flaky, retries=RetryPolicy(1, delay=1000, jitter=True))
+        run = ctx.run(flaky.run, retries=RetryPolicy(1, delay=1000, jitter=True))
         return await ctx.gather(run, waiting)
 
     async with parked(store, stubborn) as (app, it):
         [timer] = [wait for wait in await app.waits() if wait.kind == "timer"]
         assert timer.deadline is not None
         assert 500 <= (timer.deadline - timer.since).total_seconds() <= 1000
-        await it.signal("go")  # replays the function: its timer stays
-        await app.drain()
+        await drained(app, it.signal("go"))  # replays the function: its timer stays
         [again] = [wait for wait in await app.waits() if wait.kind == "timer"]
         assert again.deadline == timer.deadline
-        await app.advance(1000)
-        await app.drain()
-        assert len(tries) == 2
+        await drained(app, app.advance(1000))
+        assert flaky.tries == 2
 
 
 def test_delays_grow_by_the_factor_and_stay_within_their_bounds() -> None:
@@ -325,31 +303,6 @@ def test_a_malformed_policy_raises(options: dict[str, Any], named: str) -> None:
     assert named in str(refused.value)
 
 
-async def test_malformed_options_of_a_run_raise_at_the_call(store: Store) -> None:
-    seen: list[str] = []
-
-    @workflow
-    async def sloppy(ctx: FunctionContext) -> int:
-        for options in (
-            {"kwargs": ["a"]},
-            {"kwargs": {1: "a"}},
-            {"timeout": 0},
-            {"timeout": "5"},
-            {"retries": "many"},
-            {"retries": False},
-            {"retries": RetryPolicy(3), "backoff": 5},
-            {"backoff": -1},
-        ):
-            try:
-                ctx.run(print, **options)  # type: ignore[call-overload]
-            except InvalidInput as error:
-                seen.append(str(error))
-        return len(seen)
-
-    async with parked(store, sloppy) as (_, it):
-        assert await it.result() == 8, seen
-
-
 # -- gather with exceptions ------------------------------------------------------------------------
 
 
@@ -371,11 +324,9 @@ async def test_gather_with_return_exceptions_waits_for_all_and_withdraws_nothing
     async with parked(store, all_of_them) as (app, it):
         [question] = await app.awakeables()
         assert question.status == "PENDING"
-        await app.advance(5)
-        await app.drain()
+        await drained(app, app.advance(5))
         assert (await it.get()).status == "awaiting_signal"
-        await app.resolve(question.id, "yes")
-        await app.drain()
+        await drained(app, app.resolve(question.id, "yes"))
         assert await it.result() == ["RunFailed: fail raised KeyError: 'x'", "yes", "ValueError: in a branch"]
 
 
@@ -406,8 +357,7 @@ async def test_assignees_none_means_anyone(store: Store) -> None:
     async with parked(store, asks) as (app, it):
         [question] = await app.awakeables()
         assert not question.assignees
-        await app.resolve(question.id, "yes", by="anyone")
-        await app.drain()
+        await drained(app, app.resolve(question.id, "yes", by="anyone"))
         assert await it.result() == "yes"
     assert len(seen) == 10  # five in each replay
     assert seen[0] == "assignees=5: give a list of names, or None for anyone."
@@ -424,9 +374,7 @@ async def test_the_error_of_a_call_says_once_that_the_child_was_cancelled(store:
         return [str(error) for error in found]
 
     async with harness(store, child, parent) as app:
-        it = await app.start(parent)
-        await app.drain()
+        it = await drained(app, app.start(parent))
         await app.cancel("a")
-        await app.cancel("b", "too late")
-        await app.drain()
+        await drained(app, app.cancel("b", "too late"))
         assert await it.result() == ["child a was cancelled", "child b was cancelled: too late"]

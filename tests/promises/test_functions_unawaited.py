@@ -1,16 +1,16 @@
-"""What a function asked for and never awaited: it fails if work was lost, else a warning names the line."""
+"""A function that never awaits what it asked for fails if work was lost; else a warning names the line."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from typing import Any
 
 import pytest
 
-from hark import FunctionContext, Hark, InstanceFailed, workflow
-from tests.support.harness import parked
+from hark import FunctionContext, InstanceFailed, workflow
+from tests.promises.support_functions import Calls, hang
+from tests.support.harness import drained, parked
 from tests.support.stores import Store
 
 
@@ -53,50 +53,57 @@ async def test_a_run_that_is_never_awaited_fails_the_function_and_names_the_line
 
 
 async def test_the_function_continues_once_it_is_fixed_and_retried(store: Store) -> None:
-    fixed: list[bool] = []
-    sent: list[str] = []
-
-    async def send(to: str) -> str:
-        sent.append(to)
-        return to
+    is_fixed = False
+    sent = Calls()
 
     @workflow
     async def forgetful(ctx: FunctionContext) -> str:
-        first = await ctx.run(send, "ann")
-        second = ctx.run(send, "bob")
-        return f"{first}, {await second}" if fixed else first
+        first = await ctx.run(sent.note, "ann")
+        second = ctx.run(sent.note, "bob")
+        return f"{first}, {await second}" if is_fixed else first
 
     async with parked(store, forgetful) as (app, it):
         assert (await it.get()).status == "failed"
-        fixed.append(True)
-        await app.retry(it)
-        await app.drain()
+        is_fixed = True
+        await drained(app, app.retry(it))
         assert await it.result() == "ann, bob"
     assert sent == ["ann", "bob"]
 
 
-async def test_a_run_that_is_cut_off_in_the_middle_fails_the_function(store: Store) -> None:
-    async def hang() -> None:
-        await asyncio.Event().wait()
-
-    @workflow
-    async def forgetful(ctx: FunctionContext) -> None:
-        ctx.run(hang)
-        await ctx.run(send_mail, "ann")
-
-    async with parked(store, forgetful) as (_, it):
-        assert "without awaiting run hang" in ((await it.get()).error or "")
+async def cuts_a_run_off(ctx: FunctionContext) -> None:
+    ctx.run(hang)
+    await ctx.run(send_mail, "ann")
 
 
-async def test_a_call_that_is_never_awaited_and_not_started_fails_the_function(store: Store) -> None:
-    @workflow
-    async def forgetful(ctx: FunctionContext) -> None:
-        ctx.call(child, id="kid")
+async def forgets_a_call(ctx: FunctionContext) -> None:
+    ctx.call(child, id="kid")
 
-    async with parked(store, forgetful, child) as (_, it):
+
+async def forgets_a_gather(ctx: FunctionContext) -> None:
+    ctx.gather(ctx.run(send_mail, "ann"), ctx.run(send_mail, "bob"))
+
+
+async def continues_as_new(ctx: FunctionContext) -> Any:
+    ctx.run(send_mail, "ann")
+    return ctx.continue_as_new()
+
+
+@pytest.mark.parametrize(
+    ("function", "lost"),
+    [
+        (cuts_a_run_off, ["run hang"]),
+        (forgets_a_call, ["call child", "so it was not started"]),
+        (forgets_a_gather, ["run send_mail"]),
+        (continues_as_new, ["run send_mail"]),
+    ],
+)
+async def test_work_that_is_never_awaited_and_would_be_lost_fails_the_function(
+    store: Store, function: Any, lost: list[str]
+) -> None:
+    async with parked(store, workflow(function), child) as (_, it):
         error = (await it.get()).error or ""
-        assert "without awaiting call child" in error
-        assert "so it was not started" in error
+        assert f"without awaiting {lost[0]}" in error
+        assert all(text in error for text in lost)
 
 
 async def test_a_call_whose_child_was_started_is_a_warning_and_the_child_runs_on(
@@ -111,8 +118,7 @@ async def test_a_call_whose_child_was_started_is_a_warning_and_the_child_runs_on
         return "done"
 
     async with parked(store, forgetful, child) as (app, it):
-        await app.advance(5)
-        await app.drain()
+        await drained(app, app.advance(5))
         assert await it.result() == "done"
         assert (await app.get("kid")).status == "awaiting_signal"
     [warned] = warnings(caplog)
@@ -150,23 +156,13 @@ async def test_a_run_whose_error_was_not_read_is_a_warning(store: Store, caplog:
         return "done"
 
     async with parked(store, forgetful) as (app, it):
-        await app.advance(5)
-        await app.drain()
+        await drained(app, app.advance(5))
         assert await it.result() == "done"
     failed, unread = sorted(warnings(caplog))
     assert "run fail, asked for at" in failed
     assert "it failed, and its error was not read: fail raised KeyError: 'x'" in failed
     assert "run send_mail, asked for at" in unread
     assert "its result was not read" in unread
-
-
-async def test_a_gather_that_is_never_awaited_loses_its_runs(store: Store) -> None:
-    @workflow
-    async def forgetful(ctx: FunctionContext) -> None:
-        ctx.gather(ctx.run(send_mail, "ann"), ctx.run(send_mail, "bob"))
-
-    async with parked(store, forgetful) as (_, it):
-        assert "without awaiting run send_mail" in ((await it.get()).error or "")
 
 
 async def test_a_branch_that_is_never_awaited_is_a_warning(store: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -180,8 +176,7 @@ async def test_a_branch_that_is_never_awaited_is_a_warning(store: Store, caplog:
         return "done"
 
     async with parked(store, forgetful) as (app, it):
-        await app.advance(5)
-        await app.drain()
+        await drained(app, app.advance(5))
         assert await it.result() == "done"
     [warned] = warnings(caplog)
     assert "nag() of " in warned
@@ -203,8 +198,7 @@ async def test_what_is_awaited_late_or_through_gather_and_first_is_no_problem(
         return [await early, await both]
 
     async with parked(store, careful, child) as (app, it):
-        await app.advance(5)
-        await app.drain()
+        await drained(app, app.advance(5))
         assert await it.result() == ["mail to ann", ["mail to bob", [0, "mail to eve"]]]
         assert (await app.get("independent")).status == "awaiting_signal"
     assert warnings(caplog) == []
@@ -214,22 +208,13 @@ async def test_effects_that_are_not_awaited_happen(store: Store, caplog: pytest.
     @workflow
     async def sender(ctx: FunctionContext) -> None:
         ctx.start(child, id="kid")
+        ctx.signal("kid", "go")
         ctx.broadcast("open")
 
     async with parked(store, sender, child) as (app, it):
         assert (await it.get()).status == "done"
-        assert (await app.get("kid")).status == "awaiting_signal"
+        assert await app.result("kid", timeout=0) == "grown"
     assert warnings(caplog) == []
-
-
-async def test_continue_as_new_does_not_lose_a_run_either(store: Store) -> None:
-    @workflow
-    async def forgetful(ctx: FunctionContext, n: int = 0) -> Any:
-        ctx.run(send_mail, "ann")
-        return ctx.continue_as_new({"n": n + 1})
-
-    async with parked(store, forgetful) as (_, it):
-        assert "without awaiting run send_mail" in ((await it.get()).error or "")
 
 
 async def test_a_function_that_raises_reports_its_own_error(store: Store) -> None:
@@ -238,9 +223,6 @@ async def test_a_function_that_raises_reports_its_own_error(store: Store) -> Non
         ctx.run(send_mail, "ann")
         raise ValueError("mine")
 
-    async with Hark(store.url, **store.options) as app:
-        app.register(fails)
-        async with app.worker():
-            it = await app.start(fails)
-            with pytest.raises(InstanceFailed, match="ValueError: mine"):
-                await it.result(timeout=20)
+    async with parked(store, fails) as (_, it):
+        with pytest.raises(InstanceFailed, match="ValueError: mine"):
+            await it.result()

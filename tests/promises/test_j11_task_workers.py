@@ -67,10 +67,6 @@ async def _has_task(app: Hark, job: str) -> bool:
     return (await app.get(job)).status == "awaiting_children"
 
 
-async def _true(value: bool) -> bool:
-    return value
-
-
 async def test_j11_a_worker_outside_runs_a_job(store: Store) -> None:
     dag = thumbnails()
     dag.task("publish", "publish", after=["resize"], queue="slow")
@@ -286,10 +282,10 @@ async def test_j11_no_worker_is_missed_while_one_outside_waits_for_the_task(
     dag.task("publish", "publish")
     async with outside(store) as (app, worker):
         waiting = asyncio.create_task(worker.fetch())
-        await until(lambda: _true(bool(app._clerk.arrivals._waiting)), "the fetch to wait")
+        await until(lambda: app._clerk.arrivals._waiting, "the fetch to wait")
         await app.start(dag)
         await waiting
-        await until(lambda: _true("the handler 'publish'" in caplog.text), "the warning")
+        await until(lambda: "the handler 'publish'" in caplog.text, "the warning")
         assert "the handler 'resize'" not in caplog.text
 
 
@@ -297,9 +293,9 @@ async def test_j11_a_client_that_disconnects_gets_no_task(store: Store) -> None:
     async with outside(store) as (app, worker):
         waiting = asyncio.create_task(worker.fetch())
         listening = app._clerk.arrivals._waiting
-        await until(lambda: _true(bool(listening)), "the fetch to wait")
+        await until(lambda: listening, "the fetch to wait")
         waiting.cancel()
-        await until(lambda: _true(not listening), "the server to notice that the client is gone")
+        await until(lambda: not listening, "the server to notice that the client is gone")
         await app.start(thumbnails())
         assert (await worker.fetch_one())["attempt"] == 1
 
@@ -329,7 +325,7 @@ async def test_j11_a_server_that_stops_answers_the_fetches_that_wait(store: Stor
         async with outside(store) as (app, worker):
             client.base_url = worker.client.base_url
             waiting = asyncio.create_task(OutsideWorker(client).fetch(wait=60))
-            await until(lambda: _true(bool(app._clerk.arrivals._waiting)), "the fetch to wait")
+            await until(lambda: app._clerk.arrivals._waiting, "the fetch to wait")
         assert await waiting == []
 
 

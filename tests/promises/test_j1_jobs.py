@@ -2,10 +2,11 @@
 
 import pytest
 
-from hark import Conflict, Dag, InvalidDefinition, InvalidInput, NotFound, load_job
+from hark import Conflict, Dag, InvalidInput, NotFound, load_job
 from hark.testing import Harness
-from tests.promises.support_jobs import Script, handlers, statuses
+from tests.promises.support_jobs import Script, handlers, ran, statuses
 from tests.promises.support_machines import harness, neighbour
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -44,10 +45,7 @@ async def test_j1_a_condition_reads_inputs_and_outputs_and_a_skipped_need_is_sat
     dag.task("docs", "any", after=["build"], condition="{{ inputs.service == 'docs' }}")
     dag.task("check", "any", after=["docs"], condition="{{ tasks.build.output == 'build' }}")
     dag.task("broken", "any", after=["build"], condition="{{ tasks.build.output.size > 3 }}")
-    async with Harness(dag) as app:
-        handlers(app, any=Script())
-        job = await app.start(dag)
-        await app.drain()
+    async with ran(None, dag, any=Script()) as (_, job):
         ended = await job.get()
         assert statuses(ended) == {"build": "completed", "docs": "skipped", "check": "completed", "broken": "failed"}
         assert ended.error is not None
@@ -62,11 +60,8 @@ async def test_j1_a_failed_task_skips_what_depends_on_it_and_the_rest_runs_to_it
     dag.task("further", "any", after=["below"])
     dag.task("beside", "any")
     dag.task("after", "any", after=["beside"])
-    async with harness(store, dag) as app:
-        script = Script(bad=1)
-        handlers(app, any=script)
-        job = await app.start(dag)
-        await app.drain()
+    script = Script(bad=1)
+    async with ran(store, dag, any=script) as (app, job):
         ended = await job.get()
         assert (ended.status, ended.error) == ("failed", "Task 'bad' failed: ValueError: bad does not work")
         assert statuses(ended) == {
@@ -76,8 +71,7 @@ async def test_j1_a_failed_task_skips_what_depends_on_it_and_the_rest_runs_to_it
         assert f"hark instance retry {job.id}" in (await app.why(f"{job.id}.0")).text
         with pytest.raises(Conflict, match=job.id):  # a task runs again with its job only
             await app.retry(f"{job.id}.0")
-        await app.retry(job)
-        await app.drain()
+        await drained(app, app.retry(job))
         retried = await job.get()
         assert (retried.status, set(retried.result)) == ("done", {"bad", "below", "further", "beside", "after"})
         assert sorted(script.ran) == ["after", "bad", "bad", "below", "beside", "further"], "only what had to run ran"
@@ -89,16 +83,8 @@ async def test_j1_a_regression_begins_again_at_an_earlier_task_and_is_recorded(s
     dag.task("build", "any", after=["plan"])
     dag.task("slow", "wait", after=["build"])
     dag.task("verify", "any", after=["build"], on_fail={"regress_to": "build", "limit": 2})
-    async with harness(store, dag) as app:
-        script = Script(verify=2)
-        handlers(app, any=script)
-
-        @app.handler("wait")
-        async def wait(task: object) -> object:
-            return await task.wait_for_signal("go", timeout=60)  # type: ignore[attr-defined]
-
-        job = await app.start(dag)
-        await app.drain()
+    script = Script(verify=2)
+    async with ran(store, dag, any=script, wait=lambda task: task.wait_for_signal("go", timeout=60)) as (app, job):
         assert script.ran == ["plan", "build", "verify", "build", "verify", "build", "verify"]
         assert statuses(await job.get()) == {
             "plan": "completed", "build": "completed", "slow": "suspended", "verify": "completed",
@@ -110,8 +96,7 @@ async def test_j1_a_regression_begins_again_at_an_earlier_task_and_is_recorded(s
         old = [await app.get(f"{job.id}.2"), await app.get(f"{job.id}.2-1")]
         assert [task.status for task in old] == ["cancelled", "cancelled"], "what ran in the reset set was cancelled"
         assert (await app.get(f"{job.id}.3-1")).status == "failed", "the history of an older generation is kept"
-        await app.signal(job, "go", 1)
-        await app.drain()
+        await drained(app, app.signal(job, "go", 1))
         assert (await job.get()).result == {"plan": "plan", "build": "build", "slow": 1, "verify": "verify"}
 
 
@@ -119,10 +104,7 @@ async def test_j1_a_task_that_has_regressed_too_often_fails_the_job() -> None:
     dag = Dag("limit")
     dag.task("build", "any")
     dag.task("verify", "any", after=["build"], on_fail={"regress_to": "build", "limit": 1})
-    async with Harness(dag) as app:
-        handlers(app, any=Script(verify=9))
-        job = await app.start(dag)
-        await app.drain()
+    async with ran(None, dag, any=Script(verify=9)) as (app, job):
         ended = await job.get()
         assert ended.status == "failed"
         assert len([e for e in await app.events(job, limit=100) if e.type == "regressed"]) == 1
@@ -140,8 +122,7 @@ async def test_j1_inputs_have_defaults_and_others_are_refused() -> None:
             await app.start(job, [1])
         with pytest.raises(InvalidInput, match="step="):
             await app.start(job, step="say")
-        started = await app.start(job, {"who": "me"})
-        await app.drain()
+        started = await drained(app, app.start(job, {"who": "me"}))
         assert (await started.get()).result == {"say": {"who": "me", "times": 1}}
 
 
@@ -174,18 +155,3 @@ async def test_j1_a_name_means_the_newest_version_and_a_dag_its_own(store: Store
         handlers(app, any=lambda task: task.inputs)
         await app.drain()
         assert [(await job.get()).result for job in (by_name, by_dag)] == [{"two": {"m": 2}}, {"one": {"n": 1}}]
-
-
-async def test_j1_an_unknown_gate_is_refused_before_the_job_starts(store: Store) -> None:
-    dag = Dag("gated")
-    dag.task("build", "any", gate="size-limit")
-    async with harness(store, dag) as app:
-        with pytest.raises(InvalidDefinition, match="size-limit") as refused:
-            await app.start(dag)
-        assert [problem.element for problem in refused.value.problems] == ["build"]
-        assert await app.list() == []
-        app.gate("size-limit")(lambda output, inputs: True)
-        handlers(app, any=Script())
-        job = await app.start(dag)
-        await app.drain()
-        assert (await job.get()).result == {"build": "build"}

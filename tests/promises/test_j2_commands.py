@@ -15,6 +15,7 @@ from hark import Hark, InvalidInput, load_job
 from hark.engine.commands.lease_relay import LeaseRelay
 from hark.model.values import Instance
 from hark.testing import Harness
+from tests.support.harness import drained
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -39,7 +40,6 @@ def job(*tasks: dict[str, Any], **more: Any) -> Any:
 
 
 async def ended(app: Hark, definition: Any, input: Any = None) -> Instance:
-    app.register(definition)
     started = await app.start(definition, input)
     await until(lambda: is_ended(app, started.id), "the job to end")
     return await app.get(started.id)
@@ -186,9 +186,7 @@ async def test_j2_the_error_of_a_timeout_quotes_stderr(monkeypatch: pytest.Monke
 async def test_j2_a_worker_that_stops_ends_its_commands_and_hands_their_tasks_back(store: Store) -> None:
     script = "[ -e again ] && echo $HARK_ATTEMPT && exit; touch again; sleep 1000 & echo $! $$ >> pids; wait"
     async with Hark(store.url, **store.options) as app:
-        definition = job({"name": "stay", "run": script})
-        app.register(definition)
-        started = await app.start(definition)
+        started = await app.start(job({"name": "stay", "run": script}))
         async with app.worker(grace=0):
             await until(lambda: lines("pids"), "the command to run")
         await until(lambda: not any(alive(int(pid)) for pid in lines("pids")[0].split()), "the end of its processes")
@@ -211,9 +209,7 @@ async def test_j2_a_command_that_ended_with_the_lease_runs_again_in_the_same_att
     monkeypatch.setattr(LeaseRelay, "renewed", renew)
     script = "[ -e go ] && echo run >> runs && echo $HARK_ATTEMPT && exit; echo run >> runs; exec sleep 1000"
     async with Hark(sqlite_store.url, lease=1.0) as app, app.worker():
-        definition = job({"name": "stay", "run": script})
-        app.register(definition)
-        started = await app.start(definition)
+        started = await app.start(job({"name": "stay", "run": script}))
         await until(lambda: lines("runs"), "the command to run")
         is_cut_off = True
         await until(lambda: not app._services.lease_relay.left(), "the lease to run out")
@@ -256,9 +252,7 @@ async def test_a3_a_shell_task_asks_twice_and_parks_until_each_answer(sqlite_sto
     One question, on both databases, is in tests/crash/test_shell_tasks.py."""
     script = "\n".join([ASK.format(n=1), ASK.format(n=2), 'echo "$answer"'])
     async with Hark(sqlite_store.url) as app, app.worker():
-        definition = job({"name": "ask", "run": script})
-        app.register(definition)
-        started = await app.start(definition)
+        started = await app.start(job({"name": "ask", "run": script}))
         asked = []
         for n in (1, 2):
             await until(lambda: is_suspended(app, started.id), "the task to be suspended")
@@ -288,9 +282,7 @@ async def test_a3_an_answer_that_comes_before_the_command_suspends_itself_is_not
         exit 75
     """
     async with Hark(store.url, **store.options) as app, app.worker():
-        definition = job({"name": "ask", "run": script})
-        app.register(definition)
-        started = await app.start(definition)
+        started = await app.start(job({"name": "ask", "run": script}))
         await until(lambda: Path("asked").exists(), "the question")
         await app.resolve(lines("ids")[0], "early")
         write("answered")
@@ -321,10 +313,8 @@ async def test_a3_a_new_attempt_asks_anew_and_exit_75_without_a_question_fails(s
 
 async def test_a5_create_says_why_it_cannot_reach_a_store_in_memory() -> None:
     async with Harness() as app:
-        definition = job({"name": "ask", "run": "hark awakeable create"}, {"name": "other", "run": "echo fine"})
-        app.register(definition)
-        started = await app.start(definition)
-        await app.drain()
+        ask, other = {"name": "ask", "run": "hark awakeable create"}, {"name": "other", "run": "echo fine"}
+        started = await drained(app, app.start(job(ask, other)))
         tasks = (await app.get(started.id)).state["tasks"]
         assert tasks["other"]["output"] == "fine"
         assert "The store of this task is in memory" in tasks["ask"]["error"]

@@ -6,7 +6,8 @@ import pytest
 
 from hark import Dag, InvalidDefinition, InvalidInput
 from hark.testing import Harness
-from tests.promises.support_machines import harness
+from tests.promises.support_jobs import ran
+from tests.support.harness import drained
 from tests.support.inspect import until
 from tests.support.stores import Store
 
@@ -17,14 +18,11 @@ async def test_j2_the_input_of_a_handler_comes_from_the_job_or_from_its_needs(st
     dag.task("second", "show", after=["first"])
     dag.task("third", "show", after=["first", "second"])
     dag.task("given", "show", after=["first"], input={"n": "{{ inputs.n + 1 }}", "of": "{{ tasks.first.output.name }}"})
-    async with harness(store, dag) as app:
 
-        @app.handler("show")
-        async def show(task: Any) -> Any:
-            return {"name": task.name, "input": task.input}
+    async def show(task: Any) -> Any:
+        return {"name": task.name, "input": task.input}
 
-        job = await app.start(dag, {"n": 1})
-        await app.drain()
+    async with ran(store, dag, {"n": 1}, show=show) as (_, job):
         result = await job.result(timeout=10)
         first = {"name": "first", "input": {"n": 1}}
         second = {"name": "second", "input": first}
@@ -52,8 +50,7 @@ async def test_j2_a_handler_sees_its_job_its_attempt_and_the_outputs_it_needs() 
             task.log.info("in the log")
             return [task.id, task.run_id, task.name, task.attempt, task.iteration, task.outputs]
 
-        job = await app.start(dag, id="run")
-        await app.drain()
+        job = await drained(app, app.start(dag, id="run"))
         assert (await job.result(timeout=10))["two"] == ["run.1", "run", "two", 1, 0, {"one": [1]}]
 
 
@@ -62,8 +59,7 @@ async def test_j2_an_input_that_cannot_be_rendered_fails_the_task() -> None:
     dag.task("work", "work", input="{{ inputs.n.deep.er }}")
     async with Harness(dag) as app:
         app.handler("work")(lambda task: None)
-        job = await app.start(dag, {"n": 1})
-        await app.drain()
+        job = await drained(app, app.start(dag, {"n": 1}))
         task = await app.get(f"{job.id}.0")
         assert (task.status, (task.error or "").split(":")[0]) == ("failed", "ExpressionError")
 
@@ -87,9 +83,7 @@ async def test_j2_a_handler_is_registered_once_under_a_usable_name() -> None:
 async def test_j2_a_handler_that_no_worker_has_is_visible_and_the_task_waits_for_one(store: Store) -> None:
     dag = Dag("missing")
     dag.task("work", "elsewhere")
-    async with harness(store, dag) as app:
-        job = await app.start(dag)
-        await app.drain()
+    async with ran(store, dag) as (app, job):
         why = await app.why(f"{job.id}.0")
         assert [blocker.reason for blocker in why.blockers] == ["no_worker"]
         assert "handler 'elsewhere'" in why.text
@@ -102,6 +96,5 @@ async def test_j2_a_handler_that_no_worker_has_is_in_the_log(caplog: pytest.LogC
     dag = Dag("missing")
     dag.task("work", "elsewhere")
     async with Harness(dag) as app:
-        await app.start(dag)
-        await app.drain()
+        await drained(app, app.start(dag))
         await until(lambda: "no live worker has the handler 'elsewhere'" in caplog.text, "the warning")

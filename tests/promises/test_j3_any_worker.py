@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from hark import Dag, Hark
-from tests.promises.support_jobs import Script, handlers, statuses
-from tests.promises.support_machines import harness, neighbour
+from tests.promises.support_jobs import Script, handlers, started, statuses
+from tests.promises.support_machines import neighbour
 from tests.support.stores import Store
 
 
@@ -36,8 +36,7 @@ async def test_j3_each_task_runs_on_a_worker_that_has_its_handler(store: Store) 
     dag.task("first", "one")
     dag.task("second", "two", after=["first"])
     dag.task("third", "one", after=["second"])
-    async with harness(store, dag) as app:
-        job = await app.start(dag)
+    async with started(store, dag) as (app, job):
         await app.drain()
         assert statuses(await job.get())["first"] == "running", "it waits for a worker that has the handler"
         async with neighbour(app, store) as one, neighbour(app, store) as two:

@@ -6,33 +6,26 @@ import pytest
 
 from hark import Dag, InvalidAnswer, InvalidDefinition, InvalidInput
 from hark.testing import Harness
+from tests.promises.support_jobs import handlers, one_task, ran
 from tests.promises.support_machines import harness, neighbour
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
-def one_task(gate: str, **options: Any) -> Dag:
-    dag = Dag("job")
-    dag.task("work", "work", gate=gate, **options)
-    return dag
-
-
-def drafts(app: Harness) -> list[int]:
+class Drafts:
     """A handler that makes a draft per attempt."""
-    made: list[int] = []
 
-    @app.handler("work")
-    async def work(task: Any) -> Any:
-        made.append(task.attempt)
+    def __init__(self) -> None:
+        self.made: list[int] = []
+
+    def __call__(self, task: Any) -> Any:
+        self.made.append(task.attempt)
         return {"draft": task.attempt}
-
-    return made
 
 
 async def test_j4_a_task_with_an_output_is_suspended_until_its_gate_is_approved(store: Store) -> None:
-    async with harness(store) as app:
-        made = drafts(app)
-        job = await app.start(one_task("user_approval"))
-        await app.drain()
+    drafts = Drafts()
+    async with ran(store, one_task(gate="user_approval"), work=drafts) as (app, job):
         state = (await job.get()).state["tasks"]["work"]
         assert state["status"] == "suspended"
         [asked] = await app.awakeables(job=job.id)
@@ -40,43 +33,39 @@ async def test_j4_a_task_with_an_output_is_suspended_until_its_gate_is_approved(
             "work", job.id, "PENDING", "Approve work?",
         )  # fmt: skip
         assert asked.description == '{"draft":1}'
-        await app.resolve(asked.id, {"action": "approve", "comment": "fine"}, by="ann")
-        await app.drain()
+        await drained(app, app.resolve(asked.id, {"action": "approve", "comment": "fine"}, by="ann"))
         assert await job.result(timeout=10) == {"work": {"draft": 1}}
-        assert made == [1], "the handler does not run again"
+        assert drafts.made == [1], "the handler does not run again"
         [decided] = [event.data for event in await app.events(f"{job.id}.0") if event.type == "gate"]
         assert decided == {"gate": "user_approval", "action": "approve", "by": "ann", "comment": "fine"}
         assert (await app.get(f"{job.id}.0")).state["decided"] == decided
 
 
-async def test_j4_a_rejected_output_is_a_failed_attempt(store: Store) -> None:
-    async with harness(store) as app:
-        made = drafts(app)
-        job = await app.start(one_task("user_approval", retry={"limit": 2, "delay": 5}))
-        await app.drain()
+async def test_j4_a_rejected_output_is_a_failed_attempt_and_a_retry_of_the_job_asks_again(store: Store) -> None:
+    drafts = Drafts()
+    async with ran(store, one_task(gate="user_approval", retry={"limit": 2, "delay": 5}), work=drafts) as (app, job):
         [first] = await app.awakeables(job=job.id)
-        await app.resolve(first.id, {"action": "reject", "reason": "typos"}, by="ann")
-        await app.drain()
-        await app.advance(5)
-        await app.drain()
+        await drained(app, app.resolve(first.id, {"action": "reject", "reason": "typos"}, by="ann"))
+        await drained(app, app.advance(5))
         [second] = await app.awakeables(job=job.id, status="PENDING")
         assert second.entry_index == first.entry_index + 1
-        assert made == [1, 2]
-        await app.reject(second.id, "no time", by="bob")
-        await app.drain()
+        assert drafts.made == [1, 2]
+        await drained(app, app.reject(second.id, "no time", by="bob"))
         state = (await job.get()).state["tasks"]["work"]
         assert (state["status"], state["error"]) == ("failed", "rejected by bob (gate user_approval): no time")
+        assert (await job.get()).status == "failed"
+        await drained(app, app.retry(job))
+        [third] = await app.awakeables(job=job.id, status="PENDING")
+        await drained(app, app.resolve(third.id, {"action": "approve"}))
+        assert await job.result(timeout=10) == {"work": {"draft": 1}}
+        assert drafts.made == [1, 2, 1]
 
 
 async def test_j4_an_approval_may_replace_the_output_and_any_worker_decides(store: Store) -> None:
-    async with harness(store) as app:
-        drafts(app)
-        job = await app.start(one_task("user_approval"))
-        await app.drain()
+    async with ran(store, one_task(gate="user_approval"), work=Drafts()) as (app, job):
         [asked] = await app.awakeables(job=job.id)
         async with neighbour(app, store) as other:  # has no handler
-            await other.resolve(asked.id, {"action": "approve", "output": ["edited"]})
-            await other.drain()
+            await drained(other, other.resolve(asked.id, {"action": "approve", "output": ["edited"]}))
             assert await job.result(timeout=10) == {"work": ["edited"]}
 
 
@@ -88,30 +77,22 @@ async def test_j4_an_approval_may_replace_the_output_and_any_worker_decides(stor
     ],
 )  # fmt: skip
 async def test_j4_any_other_answer_is_refused_and_changes_nothing(answer: Any) -> None:
-    async with Harness() as app:
-        drafts(app)
-        job = await app.start(one_task("user_approval"))
-        await app.drain()
+    async with ran(None, one_task(gate="user_approval"), work=Drafts()) as (app, job):
         [asked] = await app.awakeables(job=job.id)
         with pytest.raises(InvalidAnswer):
             await app.resolve(asked.id, answer)
         assert (await app.awakeable(asked.id)).status == "PENDING"
 
 
-@pytest.mark.parametrize(("score", "error"), [(4, None), (3, "the expression does not hold")])
-async def test_j4_an_expression_decides(store: Store, score: int, error: str | None) -> None:
-    async with harness(store) as app:
-
-        @app.handler("work")
-        async def work(task: Any) -> Any:
-            return {"score": task.inputs["score"]}
-
-        job = await app.start(one_task("{{ output.score > 3 }}"), {"score": score})
-        await app.drain()
-        task = await app.get(f"{job.id}.0")
-        assert task.status == ("done" if error is None else "failed")
-        if error is not None:
-            assert task.error == "rejected (gate {{ output.score > 3 }}): the expression does not hold"
+@pytest.mark.parametrize(
+    ("score", "ended"),
+    [(4, ("done", None)), (3, ("failed", "rejected (gate {{ output.score > 3 }}): the expression does not hold"))],
+)
+async def test_j4_an_expression_decides(store: Store, score: int, ended: Any) -> None:
+    job = one_task(gate="{{ output.score > 3 }}")
+    async with ran(store, job, {"score": score}, work=lambda task: task.inputs) as (app, started):
+        task = await app.get(f"{started.id}.0")
+        assert (task.status, task.error) == ended
 
 
 @pytest.mark.parametrize(
@@ -126,8 +107,8 @@ async def test_j4_an_expression_decides(store: Store, score: int, error: str | N
 )
 async def test_j4_a_registered_gate_decides_with_the_output_and_the_inputs(verdict: Any, error: str | None) -> None:
     async with Harness() as app:
-        drafts(app)
-        given = []
+        handlers(app, work=Drafts())
+        given: list[Any] = []
 
         @app.gate("lint")
         def lint(output: Any, inputs: Any) -> Any:
@@ -136,8 +117,7 @@ async def test_j4_a_registered_gate_decides_with_the_output_and_the_inputs(verdi
                 raise verdict
             return verdict
 
-        job = await app.start(one_task("lint"), {"level": 3})
-        await app.drain()
+        job = await drained(app, app.start(one_task(gate="lint"), {"level": 3}))
         assert given == [({"draft": 1}, {"level": 3})]
         task = await app.get(f"{job.id}.0")
         assert (task.status, task.result) == (("done", {"draft": 1}) if error is None else ("failed", None))
@@ -146,14 +126,14 @@ async def test_j4_a_registered_gate_decides_with_the_output_and_the_inputs(verdi
 
 async def test_j4_an_async_gate_runs_on_the_worker_that_has_it(store: Store) -> None:
     async with harness(store) as app, neighbour(app, store) as other:
-        drafts(app)
+        handlers(app, work=Drafts())
 
         @other.gate("elsewhere")
         async def elsewhere(output: Any, inputs: Any) -> bool:
             return bool(output)
 
         async with other.worker():  # recorded in the store, so the job may start
-            job = await app.start(one_task("elsewhere"))
+            job = await app.start(one_task(gate="elsewhere"))
             async with app.worker():
                 assert await job.result(timeout=60) == {"work": {"draft": 1}}
 
@@ -165,55 +145,36 @@ async def test_j4_hark_has_gates_of_its_own() -> None:
             app.gate(name)
 
 
-async def test_j4_a_gate_that_rejected_for_good_is_asked_again_after_a_retry_of_the_job(store: Store) -> None:
-    async with harness(store) as app:
-        made = drafts(app)
-        job = await app.start(one_task("user_approval"))
-        await app.drain()
-        [asked] = await app.awakeables(job=job.id)
-        await app.resolve(asked.id, {"action": "reject"})
-        await app.drain()
-        assert (await job.get()).status == "failed"
-        await app.retry(job)
-        await app.drain()
-        [asked] = await app.awakeables(job=job.id, status="PENDING")
-        await app.resolve(asked.id, {"action": "approve"})
-        await app.drain()
-        assert await job.result(timeout=10) == {"work": {"draft": 1}}
-        assert made == [1, 1]
-
-
 async def test_j4_an_unknown_gate_is_refused_before_the_job_starts(store: Store) -> None:
-    async with harness(store) as app:
-        drafts(app)
-        with pytest.raises(InvalidDefinition, match="registered-nowhere"):
-            await app.start(one_task("registered-nowhere"))
+    job = one_task(gate="size-limit")
+    async with harness(store, job) as app:
+        with pytest.raises(InvalidDefinition, match="size-limit") as refused:
+            await app.start(job)
+        assert [problem.element for problem in refused.value.problems] == ["work"]
         assert await app.list() == []
+        app.gate("size-limit")(lambda output, inputs: True)
+        handlers(app, work=Drafts())
+        started = await drained(app, app.start(job))
+        assert (await started.get()).result == {"work": {"draft": 1}}
 
 
 async def test_j4_the_gate_of_a_map_decides_on_the_whole_list(store: Store) -> None:
     dag = Dag("mapped")
     dag.map("work", "double", [1, 2], gate="user_approval", retry={"limit": 3, "delay": 0})
-    async with harness(store, dag) as app:
-        doubled = []
+    doubled = []
 
-        @app.handler("double")
-        async def double(task: Any) -> Any:
-            doubled.append(task.input)
-            return 2 * task.input
+    async def double(task: Any) -> Any:
+        doubled.append(task.input)
+        return 2 * task.input
 
-        job = await app.start(dag)
-        await app.drain()
+    async with ran(store, dag, double=double) as (app, job):
         [asked] = await app.awakeables(job=job.id)
         assert (asked.task, asked.description) == ("work", "[2,4]")
-        await app.resolve(asked.id, {"action": "reject", "reason": "no"})
-        await app.drain()
+        await drained(app, app.resolve(asked.id, {"action": "reject", "reason": "no"}))
         assert (await job.get()).state["tasks"]["work"]["error"] == "rejected (gate user_approval): no"
-        await app.retry(job)
-        await app.drain()
+        await drained(app, app.retry(job))
         [asked] = await app.awakeables(job=job.id, status="PENDING")
-        await app.resolve(asked.id, {"action": "approve", "output": [2, 5]})
-        await app.drain()
+        await drained(app, app.resolve(asked.id, {"action": "approve", "output": [2, 5]}))
         assert await job.result(timeout=10) == {"work": [2, 5]}
         assert sorted(doubled) == [1, 2], "items that are completed do not run again"
 
@@ -224,6 +185,5 @@ async def test_j4_a_registered_gate_decides_on_a_map() -> None:
     async with Harness(dag) as app:
         app.handler("double")(lambda task: 2 * task.input)
         app.gate("sum")(lambda output, inputs: sum(output) == 6)
-        job = await app.start(dag)
-        await app.drain()
+        job = await drained(app, app.start(dag))
         assert await job.result(timeout=10) == {"work": [2, 4]}

@@ -7,7 +7,9 @@ from hark.app.door_access import DoorAccess
 from hark.model.job_report import JobReport
 from hark.store.reads import WorkerRow
 from hark.views.job_descendants import live_workers
+from tests.promises.support_jobs import ran
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -29,9 +31,7 @@ def calls(name: str, definition: str) -> Dag:
 async def test_j5_a_workflow_task_whose_definition_no_worker_has_says_so(store: Store) -> None:
     async with harness(store, asks):
         pass
-    async with harness(store) as app:
-        job = await app.start(calls("job", "asks"))
-        await app.drain()
+    async with ran(store, calls("job", "asks")) as (app, job):
         found = await report(app, job.id)
         [task] = found.tasks
         assert "No worker has the code of asks version 1." in (task.note or "")
@@ -47,15 +47,13 @@ async def test_j5_a_workflow_task_whose_definition_no_worker_has_says_so(store: 
 async def test_j5_what_an_instance_below_a_task_waits_for_is_shown_with_the_task(store: Store) -> None:
     inner = calls("inner", "asks")
     async with harness(store, asks, inner) as app:
-        job = await app.start(calls("outer", "inner"))
-        await app.drain()
+        job = await drained(app, app.start(calls("outer", "inner")))
         found = await report(app, job.id)
         [wait] = [wait for wait in found.tasks[0].waits if wait.kind == "signal"]
         assert found.only_waits
         [child] = await app.list(definition="asks")
         assert wait.wake == f"hark signal {child.id} answer"
-        await app.signal(child.id, "answer", 1)
-        await app.drain()
+        await drained(app, app.signal(child.id, "answer", 1))
         assert await job.result(timeout=10) == {"sub": {"sub": 1}}
 
 
@@ -68,8 +66,7 @@ async def test_j5_what_the_items_of_a_map_wait_for_is_shown_once(store: Store) -
 
         dag = Dag("mapped")
         dag.map("each", "wait", over=[1, 2, 3])
-        job = await app.start(dag)
-        await app.drain()
+        job = await drained(app, app.start(dag))
         found = await report(app, job.id)
         shown = [(wait.name, wait.wake) for wait in found.tasks[0].waits if wait.kind == "signal"]
         assert shown == [("go", f"hark signal {job.id} go")]

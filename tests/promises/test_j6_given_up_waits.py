@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hark import Hark
-from tests.promises.test_j7_waiting import LONG, is_armed, one_task
+from tests.promises.support_jobs import one_task
+from tests.promises.test_j7_waiting import LONG, is_armed, lingering
 from tests.support.inspect import query, until
 from tests.support.stores import Store
 
@@ -34,9 +35,7 @@ async def test_j6_a_signal_goes_past_a_wait_that_was_given_up(store: Store) -> N
         again.set()
         return await task.wait_for_signal("go", timeout=600)
 
-    async with Hark(store.url, **store.options, linger=LONG) as app, app.worker():
-        app.handler("work")(work)
-        job = await app.start(one_task())
+    async with lingering(store, work) as (app, job):
         await until(lambda: is_armed(store, "go"), "the first wait")
         armed.set()
         await again.wait()
@@ -58,9 +57,7 @@ async def test_j6_a_signal_that_a_wait_received_and_the_handler_gave_up_goes_to_
         waiting.cancel()
         return await task.wait_for_signal("go", timeout=600)
 
-    async with Hark(store.url, **store.options, linger=LONG) as app, app.worker():
-        app.handler("work")(work)
-        job = await app.start(one_task())
+    async with lingering(store, work) as (app, job):
         assert await job.result() == {"work": 1}
 
 
@@ -114,9 +111,7 @@ async def test_j6_a_signal_that_the_handler_gave_up_without_having_seen_it_goes_
         await task.checkpoint("seen")
         return [seen, await task.wait_for_signal("go", timeout=600)]
 
-    async with Hark(store.url, **store.options, linger=LONG) as app, app.worker():
-        app.handler("work")(work)
-        job = await app.start(one_task())
+    async with lingering(store, work) as (app, job):
         await until(lambda: is_armed(store, "go"), "the first wait")
         for n in (1, 2):
             await app.signal(job.id, "go", n)

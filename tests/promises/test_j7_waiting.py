@@ -1,25 +1,23 @@
 """J7: a handler that waits keeps its lease and its slot for the linger, then its task parks and runs again later."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from hark import Dag, Hark, SignalTimeout, TaskLost
+from hark import Handle, Hark, SignalTimeout, TaskLost
 from hark.engine.turns.reply import Reply
 from hark.model.notes import AnyNote, NoteInbox
 from hark.testing import Harness
+from tests.promises.support_jobs import one_task, ran
 from tests.promises.support_machines import LEASE, harness, neighbour
+from tests.support.harness import drained
 from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 LONG = 3600.0  # a linger that no test waits for
-
-
-def one_task(**options: Any) -> Dag:
-    dag = Dag("job")
-    dag.task("work", "work", **options)
-    return dag
 
 
 class Runs:
@@ -59,8 +57,12 @@ class Runs:
         return answers
 
 
-async def is_open(app: Hark, name: str) -> bool:
-    return any(wait.name == name for wait in await app.waits())
+@asynccontextmanager
+async def lingering(store: Store, work: Any) -> AsyncIterator[tuple[Hark, Handle]]:
+    """A task with this handler, on a worker that lets it wait in its slot."""
+    async with Hark(store.url, **store.options, linger=LONG) as app, app.worker():
+        app.handler("work")(work)
+        yield app, await app.start(one_task())
 
 
 async def is_armed(store: Store, name: str) -> bool:
@@ -70,11 +72,6 @@ async def is_armed(store: Store, name: str) -> bool:
 
 async def are_armed(store: Store, name: str, many: int) -> bool:
     return len(await query(store, f"SELECT 1 FROM waits WHERE name = '{name}' AND fired_at IS NULL")) == many
-
-
-def neighbouring(store: Store) -> Hark:
-    """Another process, without a worker."""
-    return Hark(store.url, **store.options)
 
 
 def let_no_handler_read_its_inbox(app: Hark) -> None:
@@ -105,14 +102,11 @@ async def test_j7_a_handler_that_waits_in_its_slot_gets_the_signal_from_the_turn
 
 
 async def test_j7_a_handler_that_waits_in_its_slot_gets_the_signals_of_all_processes(store: Store) -> None:
-    async with Hark(store.url, **store.options, linger=LONG) as app, app.worker(), neighbouring(store) as other:
+    async def work(task: Any) -> Any:
+        waits = [task.wait_for_signal("s", timeout=600) for _ in range(4)]
+        return [await wait for wait in waits]
 
-        @app.handler("work")
-        async def work(task: Any) -> Any:
-            waits = [task.wait_for_signal("s", timeout=600) for _ in range(4)]
-            return [await wait for wait in waits]
-
-        job = await app.start(one_task())
+    async with lingering(store, work) as (app, job), Hark(store.url, **store.options) as other:
         await until(lambda: are_armed(store, "s", 4), "the handler to wait")
         for n, sender in enumerate((other, app, other, app)):
             assert (await sender.signal(job.id, "s", n)).status == "woke"
@@ -124,8 +118,7 @@ async def test_j7_after_the_linger_the_task_parks_and_frees_its_slot(store: Stor
     runs = Runs(sync=sync)
     async with harness(store) as app:
         runs.register(app)
-        job = await app.start(one_task())
-        await app.drain()
+        job = await drained(app, app.start(one_task()))
         task = await app.get(f"{job.id}.0")
         assert (task.status, [wait.name for wait in task.waits]) == ("awaiting_signal", ["a"])
         assert (await job.get()).state["tasks"]["work"]["status"] == "suspended"
@@ -140,30 +133,24 @@ async def test_j7_after_the_linger_the_task_parks_and_frees_its_slot(store: Stor
 
 
 async def test_j7_a_timeout_and_a_deadline_survive_the_park(store: Store) -> None:
-    async with harness(store) as app:
-        seen = []
+    seen = []
 
-        @app.handler("work")
-        async def work(task: Any) -> Any:
-            try:
-                await task.wait_for_signal("first", timeout=10)
-            except SignalTimeout as error:
-                seen.append(str(error))
-            return await task.wait_for_signal("second", timeout=100)
+    async def work(task: Any) -> Any:
+        try:
+            await task.wait_for_signal("first", timeout=10)
+        except SignalTimeout as error:
+            seen.append(str(error))
+        return await task.wait_for_signal("second", timeout=100)
 
-        job = await app.start(one_task())
-        await app.drain()
-        await app.advance(10)
-        await app.drain()
+    async with ran(store, one_task(), work=work) as (app, job):
+        await drained(app, app.advance(10))
         [wait] = (await app.get(f"{job.id}.0")).waits
         deadline = wait.deadline
         await app.advance(20)
-        await job.signal("first", "too late")
-        await app.drain()
+        await drained(app, job.signal("first", "too late"))
         [wait] = (await app.get(f"{job.id}.0")).waits
         assert (wait.name, wait.deadline) == ("second", deadline), "the original deadline"
-        await job.signal("second", "in time")
-        await app.drain()
+        await drained(app, job.signal("second", "in time"))
         assert await job.result(timeout=10) == {"work": "in time"}
         assert set(seen) == {'signal "first" timed out after 10 s'}
 
@@ -185,8 +172,7 @@ async def test_j7_fault_52_a_worker_dies_while_its_handler_waits_and_the_next_on
             worker._activations.open = False  # it is dead, as others see it
             other._services.running.clear()
             await job.signal("b", 2)
-            await app.advance(LEASE + 1)
-            await app.drain()
+            await drained(app, app.advance(LEASE + 1))
             assert await job.result(timeout=10) == {"work": [1, 2]}
             assert (await job.get()).state["tasks"]["work"]["attempt"] == 1, "a lost lease is not an attempt"
             await worker.stop()
@@ -257,8 +243,7 @@ async def test_j7_a_handler_that_lost_its_lease_can_store_nothing_more(store: St
             assert other._clerk.worker is not None
             other._clerk.worker.abandon = lambda ids: None  # type: ignore[method-assign]  # it does not notice
             worker._activations.open = False  # and claims nothing more
-            await app.advance(LEASE + 1)
-            await app.drain()
+            await drained(app, app.advance(LEASE + 1))
             go_on.set()
             await until(lambda: len(refused) == 5, "the zombie to be refused")
             await worker.stop()
@@ -266,20 +251,15 @@ async def test_j7_a_handler_that_lost_its_lease_can_store_nothing_more(store: St
 
 
 async def test_j7_a_wait_beside_others_wakes_the_task_whichever_comes_first(store: Store) -> None:
-    async with harness(store) as app:
+    async def work(task: Any) -> Any:
+        waits = [asyncio.ensure_future(_wait(task, name)) for name in ("a", "b", "c")]
+        done, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            other.cancel()
+        return sorted(one.result() for one in done)
 
-        @app.handler("work")
-        async def work(task: Any) -> Any:
-            waits = [asyncio.ensure_future(_wait(task, name)) for name in ("a", "b", "c")]
-            done, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for other in others:
-                other.cancel()
-            return sorted(one.result() for one in done)
-
-        job = await app.start(one_task())
-        await app.drain()
-        await job.signal("b", "B")
-        await app.drain()
+    async with ran(store, one_task(), work=work) as (app, job):
+        await drained(app, job.signal("b", "B"))
         assert await job.result(timeout=10) == {"work": ["B"]}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from hark import Dag, load_job
 from hark.testing import Harness
-from tests.promises.support_jobs import Script, handlers, statuses
+from tests.promises.support_jobs import Script, ran, statuses
+from tests.support.harness import drained
 
 
 async def test_j9_expressions_know_how_tasks_ended_that_never_started() -> None:
@@ -24,10 +25,7 @@ async def test_j9_expressions_know_how_tasks_ended_that_never_started() -> None:
             {"name": "alarm", "handler": "any", "if": "{{ tasks.bad.status == 'failed' }}"},
         ],
     })  # fmt: skip
-    async with Harness(job) as app:
-        handlers(app, any=Script(), show=lambda task: task.input)
-        started = await app.start(job)
-        await app.drain()
+    async with ran(None, job, any=Script(), show=lambda task: task.input) as (_, started):
         ended = await started.get()
         assert statuses(ended) == {"bad": "failed", "after": "skipped", "report": "completed", "alarm": "completed"}
         output = ended.state["tasks"]["report"]["output"]
@@ -41,12 +39,8 @@ async def test_j9_a_finally_task_knows_what_a_cancel_did_not_let_start() -> None
         "tasks": [{"name": "long", "type": "sleep", "seconds": 60}, {"name": "b", "handler": "any", "needs": ["long"]}],
         "finally": [{"name": "show", "handler": "show", "input": "{{ tasks.long.status }} {{ tasks.b.status }}"}],
     })  # fmt: skip
-    async with Harness(job) as app:
-        handlers(app, any=Script(), show=lambda task: task.input)
-        started = await app.start(job)
-        await app.drain()
-        await app.cancel(started)
-        await app.drain()
+    async with ran(None, job, any=Script(), show=lambda task: task.input) as (app, started):
+        await drained(app, app.cancel(started))
         assert (await started.get()).state["tasks"]["show"]["output"] == "cancelled cancelled"
 
 
@@ -56,20 +50,19 @@ async def test_j9_a_retried_finally_task_reads_what_ran_again() -> None:
         "tasks": [{"name": "work", "handler": "work", "undo": "undo"}],
         "finally": [{"name": "show", "handler": "show", "input": "{{ tasks.work.output }}"}],
     })  # fmt: skip
-    async with Harness(job) as app:
-        shown: list[Any] = []
+    shown: list[Any] = []
 
-        def show(task: Any) -> None:
-            shown.append(task.input)
-            if len(shown) == 1:
-                raise ValueError("not yet")
+    def show(task: Any) -> None:
+        shown.append(task.input)
+        if len(shown) == 1:
+            raise ValueError("not yet")
 
-        worked: list[int] = []
-        handlers(app, work=lambda task: worked.append(1) or len(worked), show=show, undo=lambda task: None)
-        started = await app.start(job)
-        await app.drain()
-        await app.retry(started)
-        await app.drain()
+    worked: list[int] = []
+    async with ran(None, job, work=lambda task: worked.append(1) or len(worked), show=show, undo=lambda task: None) as (
+        app,
+        started,
+    ):
+        await drained(app, app.retry(started))
         assert ((await started.get()).status, shown) == ("done", [1, 2])
 
 
@@ -80,11 +73,8 @@ async def test_j9_an_undo_reads_what_its_task_has_read(tmp_path: Path) -> None:
     undo = f"echo {{{{ tasks.build.output }}}} {{{{ output }}}} >> {undone}"
     dag.task("deploy", run="echo deployed {{ tasks.build.output }}", after=["build"], undo=undo)
     dag.task("check", "check", after=["deploy"], on_fail={"regress_to": "build", "limit": 1})
-    async with Harness(dag) as app:
-        built: list[int] = []
-        handlers(app, build=lambda task: built.append(1) or len(built), check=Script(check=2))
-        job = await app.start(dag)
-        await app.drain()
+    built: list[int] = []
+    async with ran(None, dag, build=lambda task: built.append(1) or len(built), check=Script(check=2)) as (_, job):
         assert (await job.get()).status == "failed"
         assert undone.read_text().splitlines() == ["2 deployed 2", "1 deployed 1"]
 
@@ -103,11 +93,9 @@ async def test_j9_a_loop_that_reached_its_longest_duration_runs_again_when_its_j
             await app.advance(20)
             return task.continue_()
 
-        job = await app.start(dag)
-        await app.drain()
+        job = await drained(app, app.start(dag))
         assert "reached max_duration" in str((await job.get()).error)
-        await app.retry(job)
-        await app.drain()
+        await drained(app, app.retry(job))
         assert (await job.get()).result == {"loop": "late"}
 
 

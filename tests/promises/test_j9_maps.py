@@ -8,8 +8,8 @@ import pytest
 
 from hark import Dag
 from hark.testing import Harness
-from tests.promises.support_jobs import handlers, statuses
-from tests.promises.support_machines import harness
+from tests.promises.support_jobs import handlers, ran, statuses
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -22,17 +22,13 @@ def _mapping(**options: Any) -> Dag:
 
 async def test_j9_an_item_whose_limit_cannot_be_computed_fails_after_the_others_have_ended(store: Store) -> None:
     dag = _mapping()
-    async with harness(store, dag) as app:
 
-        @app.handler("each")
-        async def each(task: Any) -> Any:
-            return await task.wait_for_signal("go") if task.input["region"] == "eu" else 2
+    async def each(task: Any) -> Any:
+        return await task.wait_for_signal("go") if task.input["region"] == "eu" else 2
 
-        job = await app.start(dag)
-        await app.drain()
+    async with ran(store, dag, each=each) as (app, job):
         assert statuses(await job.get()) == {"each": "running"}, "an item still runs"
-        await app.signal(job, "go", 1)
-        await app.drain()
+        await drained(app, app.signal(job, "go", 1))
         ended = await job.get()
         assert ended.status == "failed"
         assert "Item 1 failed: There is no key 'region'" in str(ended.error)
@@ -42,15 +38,11 @@ async def test_j9_an_item_whose_limit_cannot_be_computed_fails_after_the_others_
 
 
 async def test_j9_with_fail_fast_an_item_whose_limit_cannot_be_computed_ends_the_others() -> None:
-    dag = _mapping(fail_fast=True)
-    async with Harness(dag) as app:
-        job = await app.start(dag, {"list": [{"region": "eu"}, {"region": "us"}, {"name": "asia"}, {"region": "mars"}]})
+    async def each(task: Any) -> Any:
+        return 1 if task.input["region"] == "eu" else await task.wait_for_signal("go")
 
-        @app.handler("each")
-        async def each(task: Any) -> Any:
-            return 1 if task.input["region"] == "eu" else await task.wait_for_signal("go")
-
-        await app.drain()
+    regions = [{"region": "eu"}, {"region": "us"}, {"name": "asia"}, {"region": "mars"}]
+    async with ran(None, _mapping(fail_fast=True), {"list": regions}, each=each) as (app, job):
         ended = await job.get()
         assert (ended.status, statuses(ended)) == ("failed", {"each": "failed"})
         assert "Item 2 failed: There is no key 'region'" in str(ended.error)
@@ -67,10 +59,8 @@ async def test_j9_a_map_uses_its_own_list_although_another_store_has_a_map_with_
         async def each(task: Any) -> Any:
             return await task.wait_for_signal("go")
 
-        await first.start(dag, {"list": [1, 2]}, id="job")
-        await first.drain()
-        job = await second.start(dag, {"list": [3, 4, 5]}, id="job")
-        await second.drain()
+        await drained(first, first.start(dag, {"list": [1, 2]}, id="job"))
+        job = await drained(second, second.start(dag, {"list": [3, 4, 5]}, id="job"))
         assert (await job.get()).result == {"each": [3, 4, 5]}
 
 
@@ -80,19 +70,15 @@ async def test_j9_a_regression_runs_a_map_again_over_its_new_list(store: Store, 
     dag.task("list", "list")
     dag.map("each", "each", "{{ tasks.list.output }}", after=["list"], concurrency=1)
     dag.task("beside", "beside", after=["list"], on_fail={"regress_to": "list", "limit": 1})
-    async with harness(store, dag) as app:
-        lists = [list(range(size)) for size in sizes]
+    lists = [list(range(size)) for size in sizes]
 
-        @app.handler("each")
-        async def each(task: Any) -> Any:
-            return await task.wait_for_signal("go") if lists else task.input
+    async def each(task: Any) -> Any:
+        return await task.wait_for_signal("go") if lists else task.input
 
-        def beside(task: Any) -> None:
-            if lists:
-                raise ValueError("again")
+    def beside(task: Any) -> None:
+        if lists:
+            raise ValueError("again")
 
-        handlers(app, list=lambda task: lists.pop(0), beside=beside)
-        job = await app.start(dag)
-        await app.drain()
+    async with ran(store, dag, each=each, list=lambda task: lists.pop(0), beside=beside) as (app, job):
         assert (await job.get()).result["each"] == list(range(sizes[1]))
         assert await app.waits() == []

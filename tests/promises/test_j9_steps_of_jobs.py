@@ -6,8 +6,9 @@ import pytest
 
 from hark import Dag, FunctionContext, InvalidAnswer, load_job, workflow
 from hark.testing import Harness
-from tests.promises.support_jobs import Script, handlers, statuses
+from tests.promises.support_jobs import Script, handlers, ran, statuses
 from tests.promises.support_machines import harness
+from tests.support.harness import drained, parked
 from tests.support.stores import Store
 
 
@@ -19,10 +20,7 @@ async def test_j9_tasks_that_run_regardless_of_failures_or_because_of_them() -> 
     dag.task("alarm", "any", after=["bad"], when="one_failed")
     dag.task("quiet", "any", after=["good"], when="one_failed")
     dag.task("after-quiet", "any", after=["quiet"])
-    async with Harness(dag) as app:
-        handlers(app, any=Script(bad=1))
-        job = await app.start(dag)
-        await app.drain()
+    async with ran(None, dag, any=Script(bad=1)) as (_, job):
         ended = await job.get()
         assert ended.status == "failed"
         assert statuses(ended) == {
@@ -42,11 +40,8 @@ async def test_j9_finally_tasks_run_last_whatever_happened(fails: int) -> None:
             {"name": "alarm", "handler": "any", "when": "one_failed"},
         ],
     })  # fmt: skip
-    async with Harness(job) as app:
-        script = Script(work=fails)
-        handlers(app, any=script)
-        started = await app.start(job)
-        await app.drain()
+    script = Script(work=fails)
+    async with ran(None, job, any=script) as (_, started):
         ended = await started.get()
         assert ended.status == ("failed" if fails else "done")
         assert script.ran[-2:] == ["clean", "report"] if not fails else ["clean", "alarm", "report"]
@@ -64,8 +59,7 @@ async def test_j9_finally_tasks_run_before_a_cancelled_job_ends(store: Store) ->
         first, forced = await app.start(job), await app.start(job)
         await app.drain()
         assert (await app.cancel(first, "not today")).cancel_reason == "not today"
-        await app.cancel(forced, force=True)
-        await app.drain()
+        await drained(app, app.cancel(forced, force=True))
         ended = await first.get()
         assert (ended.status, ended.error) == ("cancelled", "not today")
         assert statuses(ended) == {"work": "cancelled", "b": "cancelled", "clean": "completed"}
@@ -78,52 +72,33 @@ async def test_j9_a_cancelled_job_has_no_pending_tasks() -> None:
     dag.task("after", "any", after=[dag.sleep("long", 60)])
     async with Harness(dag) as app:
         at_once, later = await app.start(dag), await app.start(dag)
-        await app.cancel(at_once)
-        await app.drain()
+        await drained(app, app.cancel(at_once))
         await app.cancel(later)
         for job in (at_once, later):
             assert statuses(await job.get()) == {"long": "cancelled", "after": "cancelled"}
 
 
-async def test_j9_fail_fast_cancels_the_rest(store: Store) -> None:
+async def test_j9_fail_fast_cancels_the_rest_and_the_history_says_why(store: Store) -> None:
     dag = Dag("fast", fail_fast=True)
     dag.task("bad", "any", after=[dag.sleep("moment", 1)])
     dag.task("below", "any", after=["bad"])
     dag.sleep("long", 3600)
     dag.task("then", "any", after=["long"])
-    async with harness(store, dag) as app:
-        script = Script(bad=1)
-        handlers(app, any=script)
-        job = await app.start(dag)
-        await app.drain()
-        await app.advance(1)
-        await app.drain()
+    script = Script(bad=1)
+    async with ran(store, dag, any=script) as (app, job):
+        await drained(app, app.advance(1))
         ended = await job.get()
         assert (ended.status, ended.error) == ("failed", "Task 'bad' failed: ValueError: bad does not work")
         assert statuses(ended) == {
             "moment": "completed", "bad": "failed", "below": "skipped", "long": "cancelled", "then": "cancelled",
         }  # fmt: skip
-        await app.retry(job)
-        await app.drain()
-        await app.advance(3600)
-        await app.drain()
-        assert (await job.get()).status == "done"
-
-
-async def test_j9_the_history_says_why_fail_fast_did_not_start_a_task() -> None:
-    dag = Dag("fast", fail_fast=True)
-    dag.task("bad", "any")
-    dag.task("below", "any", after=["bad"])
-    dag.task("then", "any", after=[dag.sleep("long", 60)])
-    async with Harness(dag) as app:
-        handlers(app, any=Script(bad=1))
-        job = await app.start(dag)
-        await app.drain()
-        skipped = {one.step: one.data["reason"] for one in await app.events(job, limit=100) if one.type == "skipped"}
-        assert skipped == {
+        assert {one.step: one.data["reason"] for one in await app.events(job, limit=100) if one.type == "skipped"} == {
             "below": "a task that it needs has not completed",
             "then": "another task has failed, and the job fails fast",
         }
+        await drained(app, app.retry(job))
+        await drained(app, app.advance(3600))
+        assert (await job.get()).status == "done"
 
 
 async def test_j9_a_map_runs_its_items_with_a_bound_and_keeps_their_order(store: Store) -> None:
@@ -144,13 +119,11 @@ async def test_j9_a_map_runs_its_items_with_a_bound_and_keeps_their_order(store:
                 raise ValueError("not now")
             return int(task.input) ** 2
 
-        job = await app.start(dag)
-        await app.drain()
+        job = await drained(app, app.start(dag))
         ended = await job.get()
         assert ended.error == "Task 'squares' failed: Item 3 failed: ValueError: not now"
         assert ended.state["tasks"]["none"]["output"] == []
-        await app.retry(job)
-        await app.drain()
+        await drained(app, app.retry(job))
         assert (await job.get()).result == {"list": [0, 1, 2, 3, 4], "squares": [0, 1, 4, 9, 16], "none": []}
 
 
@@ -165,11 +138,8 @@ async def test_j9_a_workflow_is_a_task_and_its_result_the_output(store: Store) -
     dag.workflow("two", double, {"n": "{{ inputs.n }}"})
     dag.workflow("four", "double", {"n": "{{ tasks.two.output }}"}, after=["two"])
     dag.workflow("bad", "double", {"n": 1, "fail": True}, retry={"limit": 2, "delay": 5})
-    async with harness(store, dag, double) as app:
-        job = await app.start(dag)
-        await app.drain()
-        await app.advance(5)
-        await app.drain()
+    async with parked(store, dag, double) as (app, job):
+        await drained(app, app.advance(5))
         ended = await job.get()
         tasks = ended.state["tasks"]
         assert (tasks["two"]["output"], tasks["four"]["output"]) == (8, 16)
@@ -185,10 +155,8 @@ async def test_j9_the_delay_before_a_workflow_starts_again_is_at_most_a_century(
     dag = Dag("calling")
     dag.workflow("call", bad, retry={"limit": 3, "delay": 1e9, "scaling": 100})
     async with Harness(dag, bad) as app:
-        job = await app.start(dag)
-        await app.drain()
-        await app.advance(1e9)
-        await app.drain()
+        job = await drained(app, app.start(dag))
+        await drained(app, app.advance(1e9))
         tasks = (await job.get()).state["tasks"]
         assert (tasks["call"]["status"], tasks["call"]["attempt"]) == ("running", 3)
 
@@ -197,9 +165,7 @@ async def test_j9_the_delay_before_a_workflow_starts_again_is_at_most_a_century(
 async def test_j9_an_event_without_a_proper_name_fails_the_task_that_waits_for_it(name: Any) -> None:
     dag = Dag("events", inputs={"name": name})
     dag.wait_for_event("wait", "{{ inputs.name }}")
-    async with Harness(dag) as app:
-        job = await app.start(dag)
-        await app.drain()
+    async with ran(None, dag) as (_, job):
         assert "Task 'wait' failed: InvalidInput: The event" in str((await job.get()).error)
 
 
@@ -210,16 +176,12 @@ async def test_j9_wait_for_event_takes_the_event_that_matches_and_a_timeout_is_a
         "paid", "payment", after=["create"], match="{{ event.order == tasks.create.output.order }}", timeout=60
     )
     dag.wait_for_event("never", "silence", after=["create"], timeout=60)
-    async with harness(store, dag) as app:
-        handlers(app, create=lambda task: {"order": 7})
-        job = await app.start(dag)
-        await app.drain()
+    async with ran(store, dag, create=lambda task: {"order": 7}) as (app, job):
         assert statuses(await job.get()) == {"create": "completed", "paid": "suspended", "never": "suspended"}
         for payload in ({"order": 1}, "another shape", {"order": 7, "amount": 5}, {"order": 7, "amount": 6}):
             await app.broadcast("payment", payload)
         await app.drain()
-        await app.advance(60)
-        await app.drain()
+        await drained(app, app.advance(60))
         assert (await job.get()).result == {
             "create": {"order": 7}, "paid": {"order": 7, "amount": 5}, "never": {"timeout": True},
         }  # fmt: skip
@@ -230,9 +192,7 @@ async def test_j9_an_approval_is_answered_or_rejected_and_says_who_decided(store
     dag.approval("plain", "Deploy {{ inputs.what }}?", timeout=60)
     dag.approval("form", "How many?", schema={"type": "object", "required": ["count"]}, assignees=["ann"])
     dag.approval("late", "Anyone?", timeout=60)
-    async with harness(store, dag) as app:
-        job = await app.start(dag)
-        await app.drain()
+    async with ran(store, dag) as (app, job):
         assert set(statuses(await job.get()).values()) == {"suspended"}
         asked = {one.task: one for one in await app.awakeables(job=job)}
         assert asked["plain"].title == "Deploy v1?"
@@ -240,17 +200,14 @@ async def test_j9_an_approval_is_answered_or_rejected_and_says_who_decided(store
         with pytest.raises(InvalidAnswer):
             await app.resolve(asked["plain"].id, {"maybe": True})
         await app.resolve(asked["plain"].id, {"action": "approve", "comment": "fine"}, by="bob")
-        await app.resolve(asked["form"].id, {"count": 3, "approved": False}, by="ann")
-        await app.drain()
-        await app.advance(60)
-        await app.drain()
+        await drained(app, app.resolve(asked["form"].id, {"count": 3, "approved": False}, by="ann"))
+        await drained(app, app.advance(60))
         ended = await job.get()
         tasks = ended.state["tasks"]
         assert tasks["plain"]["output"] == {"action": "approve", "comment": "fine", "approved": True, "by": "bob"}
         assert (tasks["form"]["status"], tasks["form"]["error"]) == ("failed", "Rejected.")
         assert (tasks["late"]["status"], ended.status) == ("failed", "failed")
-        await app.retry(job)
-        await app.drain()
+        await drained(app, app.retry(job))
         again = await app.awakeables(job=job, status="PENDING")
         assert sorted(str(one.task) for one in again) == ["form", "late"], "what was rejected is asked again"
         for one in again:
@@ -287,15 +244,13 @@ async def test_j9_tasks_have_queues_concurrency_keys_and_rate_limits(store: Stor
     dag.task("unlimited", "any", rate_limit="unknown")
     async with harness(store, dag, rate_limits={"api": {"allowed": 1, "period": 60}}) as app:
         handlers(app, any=Script())
-        job = await app.start(dag)
-        await app.drain()
+        job = await drained(app, app.start(dag))
         rows = {task.step: task for task in await app.list(kind="task")}
         assert {name: task.queue for name, task in rows.items()} == {
             "here": "other", "there": "batch", "first": "batch", "second": "batch",
         }  # fmt: skip
         assert statuses(await job.get())["second"] == "running", "it waits for its token"
-        await app.advance(60)
-        await app.drain()
+        await drained(app, app.advance(60))
         ended = await job.get()
         assert statuses(ended)["second"] == "completed"
         assert "unknown" in str(ended.error), "a limit that is not configured fails the task"
@@ -307,29 +262,23 @@ async def test_j9_completed_tasks_are_undone_when_the_job_fails_or_is_cancelled(
     dag.task("two", "any", after=["one"], undo="undo")
     dag.task("bad", "any", after=["two"])
     dag.sleep("long", 3600, after=["two"])
-    async with harness(store, dag) as app:
-        script = Script(bad=1)
-        undone: list[Any] = []
+    script = Script(bad=1)
+    undone: list[Any] = []
 
-        def undo(task: Any) -> None:
-            undone.append(task.input)
-            if task.input == "two":
-                raise ValueError("cannot be undone")
+    def undo(task: Any) -> None:
+        undone.append(task.input)
+        if task.input == "two":
+            raise ValueError("cannot be undone")
 
-        handlers(app, any=script, undo=undo)
-        job = await app.start(dag)
-        await app.drain()
-        await app.advance(3600)
-        await app.drain()
+    async with ran(store, dag, any=script, undo=undo) as (app, job):
+        await drained(app, app.advance(3600))
         assert (await job.get()).status == "failed"
         assert undone == ["two", "one"], "the latest first, and all although one failed"
         assert [e.step for e in await app.events(job, limit=100) if e.type == "undo_failed"] == ["two"]
-        await app.retry(job)
-        await app.drain()
+        await drained(app, app.retry(job))
         assert script.ran.count("one") == 2, "what was undone runs again"
         undone.clear()
-        await app.cancel(job)
-        await app.drain()
+        await drained(app, app.cancel(job))
         assert ((await job.get()).status, undone) == ("cancelled", ["two", "one"])
 
 
@@ -338,16 +287,11 @@ async def test_j9_a_cancel_does_not_undo_again_what_was_undone_before_a_retry(st
     dag.task("pay", "any", undo="undo")
     dag.task("check", "any", after=["pay"])
     dag.sleep("long", 3600, after=["check"])
-    async with harness(store, dag) as app:
-        undone: list[Any] = []
-        handlers(app, any=Script(check=1), undo=lambda task: undone.append(task.input))
-        job = await app.start(dag)
-        await app.drain()
+    undone: list[Any] = []
+    async with ran(store, dag, any=Script(check=1), undo=lambda task: undone.append(task.input)) as (app, job):
         assert ((await job.get()).status, undone) == ("failed", ["pay"])
-        await app.retry(job)
-        await app.drain()
-        await app.cancel(job)
-        await app.drain()
+        await drained(app, app.retry(job))
+        await drained(app, app.cancel(job))
         assert ((await job.get()).status, undone) == ("cancelled", ["pay", "pay"])
         assert "undo_failed" not in {event.type for event in await app.events(job, limit=100)}
 

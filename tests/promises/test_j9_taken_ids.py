@@ -8,6 +8,7 @@ from hark import Dag, FunctionContext, workflow
 from hark.views import run_events
 from tests.promises.support_jobs import Script, handlers, statuses
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.stores import Store
 
 
@@ -23,8 +24,7 @@ async def test_j9_a_task_whose_id_is_taken_fails_and_its_holder_is_left_alone(st
     async with harness(store, dag, other) as app:
         handlers(app, any=Script())
         holder = await app.start(other, id="job.0")
-        job = await app.start(dag, id="job")
-        await app.drain()
+        job = await drained(app, app.start(dag, id="job"))
         ended = await job.get()
         assert (ended.status, statuses(ended)["first"]) == ("failed", "failed")
         assert "'job.0' exists already" in str(ended.state["tasks"]["first"]["error"])
@@ -38,13 +38,10 @@ async def test_j9_a_task_whose_id_was_taken_starts_when_the_job_is_retried(store
     async with harness(store, dag, other) as app:
         handlers(app, any=Script())
         holder = await app.start(other, correlation_key="job.0")
-        job = await app.start(dag, id="job")
-        await app.drain()
+        job = await drained(app, app.start(dag, id="job"))
         assert (await job.get()).status == "failed"
-        await app.signal(holder, "go")
-        await app.drain()
-        await app.retry(job)
-        await app.drain()
+        await drained(app, app.signal(holder, "go"))
+        await drained(app, app.retry(job))
         assert (await job.get()).result == {"first": "first"}
 
 
@@ -54,8 +51,7 @@ async def test_j9_an_item_whose_id_is_taken_fails_its_map(store: Store) -> None:
     async with harness(store, dag, other) as app:
         handlers(app, any=lambda task: task.input)
         await app.start(other, id="job.0.1")
-        job = await app.start(dag, id="job")
-        await app.drain()
+        job = await drained(app, app.start(dag, id="job"))
         ended = await job.get()
         assert ended.status == "failed"
         assert "Item 1 failed: An instance with the id 'job.0.1' exists already" in str(ended.error)
@@ -71,8 +67,7 @@ async def test_j9_the_history_of_a_job_has_no_events_of_instances_with_ids_like_
         handlers(app, any=lambda task: task.input)
         await app.start(other, id="job.7")
         await app.start(nested, id="job.5")
-        job = await app.start(dag, id="job")
-        await app.drain()
+        job = await drained(app, app.start(dag, id="job"))
         mine = {"job", "job.0", "job.0.0"}
         assert {event.instance_id for event in await app.events(job, limit=100)} == mine
         runs, _, _ = await app._read(lambda store: run_events.page(store, "job", (0, 0), 100))
@@ -94,6 +89,5 @@ async def test_j9_what_a_job_waits_for_is_what_its_own_tasks_wait_for(store: Sto
             return await task.wait_for_signal("come")
 
         await app.start(other, id="job.7")
-        job = await app.start(dag, id="job")
-        await app.drain()
+        job = await drained(app, app.start(dag, id="job"))
         assert [one.name for one in (await app.why(job)).waits if one.kind == "signal"] == ["come"]

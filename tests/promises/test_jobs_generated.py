@@ -17,6 +17,7 @@ from hark.programs.jobs.file import Job
 from hark.programs.jobs.job_spec import JobSpec
 from tests.promises.support_jobs import statuses
 from tests.promises.support_machines import harness
+from tests.support.harness import drained
 from tests.support.job_model import JobModel
 from tests.support.job_specs import job_specs
 from tests.support.stores import Store
@@ -42,7 +43,7 @@ def _with_approvals(spec: JobSpec, approvals: set[str]) -> JobSpec:
     return msgspec.structs.replace(spec, tasks=tasks)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(job_specs(6, fail_fast=False), st.data())
 async def test_j1_a_random_job_ends_as_the_small_model_says(store: Store, spec: JobSpec, data: st.DataObject) -> None:
     names = [task.name for task in spec.tasks]
@@ -67,8 +68,7 @@ async def test_j1_a_random_job_ends_as_the_small_model_says(store: Store, spec: 
 
         app.answer(answer, {"action": "reject"})
         app.answer(lambda question: True, {"action": "approve"})
-        started = await app.start(job, inputs)
-        await app.drain()
+        started = await drained(app, app.start(job, inputs))
         ended = await started.get()
         status, expected = _expected(spec, inputs, failing)
         assert (ended.status, statuses(ended)) == (status, expected)
@@ -79,8 +79,7 @@ async def test_j1_a_random_job_ends_as_the_small_model_says(store: Store, spec: 
             assert set(ended.result) == completed
             return
         failing.clear()
-        await app.retry(started)
-        await app.drain()
+        await drained(app, app.retry(started))
         retried = await started.get()
         status, expected = _expected(spec, inputs, failing)
         assert (retried.status, statuses(retried)) == (status, expected)

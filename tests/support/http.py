@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import httpx
+import uvicorn.server
 
 from hark import Await, Context, Done, Hark, Machine, Stop, step
 from hark.model.decisions import Arm, NewAwakeable, Park
@@ -45,12 +48,19 @@ async def serving(app: Hark, **options: Any) -> AsyncIterator[httpx.AsyncClient]
         await serving
     url = told.result().split()[2].rstrip(";")
     try:
-        async with httpx.AsyncClient(base_url=url, timeout=60, limits=httpx.Limits(max_connections=300)) as client:
+        limits = httpx.Limits(max_connections=300)
+        # There is no TLS here, and reading all certificates of the machine takes longer than most tests.
+        async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits, verify=False) as client:
             yield client
     finally:
         serving.cancel()
-        await asyncio.wait({serving}, timeout=60)
+        with mock.patch.object(uvicorn.server, "asyncio", _HASTY):
+            await asyncio.wait({serving}, timeout=60)
         assert serving.done()
+
+
+# A server of uvicorn that stops sleeps 0.1 s before it looks whether its connections have ended.
+_HASTY = SimpleNamespace(**{**vars(asyncio), "sleep": lambda _: asyncio.sleep(0.005)})
 
 
 async def ask(store: Store, *ids: str, timeout: int | None = None, **about: Any) -> None:
