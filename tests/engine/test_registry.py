@@ -19,7 +19,7 @@ class Second(Machine):
 
 def test_a_registration_does_not_change_what_a_reader_iterates_over() -> None:
     """The clerk reads the lanes in every turn that claims; a dict that grew meanwhile would raise there."""
-    registry = Registry()
+    registry = Registry(lambda: None)
     first, second = program_of(First), program_of(Second)
     assert first is not None
     assert second is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 from hark import Dag, load_job
 from hark.testing import Harness
-from tests.promises.support_jobs import Script, ran, statuses
+from tests.promises.support_jobs import Script, handlers, ran, statuses
 from tests.support.harness import drained
 
 

@@ -2,9 +2,11 @@
 
 import pytest
 
-from hark import Await, Child, Context, Done, Machine, NotFound, Spawn, Start, step
+from hark import Await, Child, Context, Dag, Done, Machine, NotFound, Spawn, Start, step
+from hark.testing import Harness
 from tests.promises.support_machines import harness, neighbour
 from tests.support.harness import drained
+from tests.support.inspect import until
 from tests.support.stores import Store
 
 
@@ -109,12 +111,26 @@ async def test_m6_starting_or_spawning_a_class_registers_it(store: Store) -> Non
         assert await app.result("effect", timeout=0) == "later"
 
 
-@pytest.mark.slow
 async def test_m6_a_definition_registered_while_a_worker_runs_is_run_by_it(store: Store) -> None:
     async with harness(store, One) as app, app.worker({"default": 5}):
         async with neighbour(app, store, Two) as other:
             new = await other.start("Order", version=2)
-        assert (await app.get(new)).status == "runnable"
+        await until(lambda: is_idle(app), "a claim that did not find the code")
         await app.register(Two)
         await app.signal(new, "go")
-        assert await app.result(new, timeout=30) == 2
+        assert await app.result(new, timeout=5) == 2
+
+
+async def test_m6_a_handler_registered_while_a_worker_runs_gets_the_tasks_that_wait_for_it(store: Store) -> None:
+    dag = Dag("late")
+    dag.task("work", "work")
+    async with harness(store, dag) as app, app.worker():
+        job = await app.start(dag)
+        await until(lambda: is_idle(app), "a claim that did not find the handler")
+        app.handler("work")(lambda task: "done")
+        assert await job.result(timeout=5) == {"work": "done"}
+
+
+async def is_idle(app: Harness) -> bool:
+    """Return True if the task or instance waits, and no turn is going to look for it."""
+    return bool(await app.list(status="runnable")) and not app._clerk.work_left

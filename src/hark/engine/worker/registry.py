@@ -5,7 +5,7 @@ A worker claims nothing else (M6).
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from hark.kernel.requests import DefinitionRow
@@ -50,7 +50,9 @@ class Program(LaneProgram, Protocol):
 class Registry:
     """Programs: those of definitions by name and version, and all of them by lane."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None]) -> None:
+        """`changed` is called after each new lane: instances that wait for it may be claimable here now."""
+        self._changed = changed
         self._programs: dict[tuple[str, int], Program] = {}
         self._by_lane: dict[str, LaneProgram] = {}
         self._lanes: dict[str, Traits] = {}
@@ -99,6 +101,7 @@ class Registry:
     def _add_lane(self, lane: str, program: LaneProgram) -> None:
         self._by_lane = {**self._by_lane, lane: program}
         self._lanes = {**self._lanes, lane: program.traits}
+        self._changed()
 
     def program(self, lane: str) -> LaneProgram:
         """The program of this lane, which must be one of `lanes`."""

@@ -106,12 +106,15 @@ class WorkerServices(HandlerSupport):
 
 
 def _run_in(threads: ThreadPoolExecutor, function: Callable[..., Any], args: tuple[Any, ...]) -> Awaitable[Any]:
-    work = functools.partial(contextvars.copy_context().run, _without_stop_iteration, function, *args)
+    work = functools.partial(contextvars.copy_context().run, _call_for_a_future, function, *args)
     return asyncio.get_running_loop().run_in_executor(threads, work)
 
 
-def _without_stop_iteration(function: Callable[..., Any], *args: Any) -> Any:
+def _call_for_a_future(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function whose future could not carry these errors: a StopIteration would never end the step, and a
+    GeneratorExit would close the coroutine that is to run `handle`."""
     try:
         return function(*args)
-    except StopIteration as error:  # a future cannot carry it: the step would never end
-        raise RuntimeError(f"{getattr(function, '__qualname__', function)} raised StopIteration") from error
+    except (StopIteration, GeneratorExit) as error:
+        name = getattr(function, "__qualname__", function)
+        raise RuntimeError(f"{name} raised {type(error).__name__}") from error
