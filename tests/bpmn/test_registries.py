@@ -23,11 +23,15 @@ from hark.programs.bpmn.bpmn_elements import (
 from hark.programs.bpmn.drawing.drawing_symbols import EVENT_SYMBOLS, GATEWAY_SYMBOLS, MARKERS, TASK_SYMBOLS
 from hark.programs.bpmn.file.element_readers import ELEMENT_READERS
 from hark.programs.bpmn.file.read_events import EVENT_READERS
+from hark.programs.bpmn.interpreter.activities import Activity
+from hark.programs.bpmn.interpreter.activity_kinds import ScriptTask
 from hark.programs.bpmn.interpreter.element_behaviour import ElementBehaviour, EventBehaviour
 from hark.programs.bpmn.interpreter.elements import ELEMENT_BEHAVIOURS
 from hark.programs.bpmn.interpreter.event_kinds import EVENT_BEHAVIOURS
+from tests.support.bpmn_mutants import TAGS
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "hark"
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "hark"
 REGISTRIES = {"bpmn_elements.py", "element_readers.py", "drawing_symbols.py", "draft.py"}
 OTHER_KINDS = {"scope", "catcher", "spec", "loop", "row", "wait", "current"}
 """What else has a `kind`, by the name of the variable."""
@@ -63,8 +67,28 @@ def test_an_element_can_do_what_its_row_says(row: ElementRow) -> None:
         assert behaviour.is_catch
     if behaviour.is_catch:
         assert type(behaviour).fired is not ElementBehaviour.fired
+    if isinstance(behaviour, Activity) and behaviour.is_instant:  # a token may pass it: then `work` is not called
+        assert type(behaviour).work in (Activity.work, ScriptTask.work)
     if behaviour.joins_by_reach:
         assert type(behaviour).joins_at_rest is not ElementBehaviour.joins_at_rest
+
+
+@pytest.mark.parametrize("tag", [*ELEMENTS, *(row.tag for row in EVENTS.values() if row.tag)])
+def test_an_element_is_drawn_mutated_and_in_a_conformance_case(tag: str) -> None:
+    name = tag.removeprefix("bpmn:")
+    here = Path(__file__).parent
+    assert f"<{tag} " in (here / "files/symbols.bpmn").read_text("utf-8")
+    assert name in TAGS
+    files = "".join(path.read_text("utf-8") for path in (here / "conformance/files").iterdir())
+    is_refused = tag in ELEMENTS and ELEMENTS[tag].refused is not None
+    assert is_refused or re.search(rf"<(bpmn:)?{name}\b", files)
+
+
+def test_the_guide_lists_every_element_that_is_executed() -> None:
+    [listed] = re.findall(r"^## What is executed\n(.*?)^## ", (ROOT / "docs/bpmn.md").read_text("utf-8"), re.M | re.S)
+    rows = [row for row in ELEMENTS.values() if row.family != "event" and row.refused is None]
+    names = {re.sub(r" (task|gateway)$", "", row.words) for row in rows} | set(EVENTS)
+    assert [name for name in sorted(names) if not re.search(rf"\b{name}", listed)] == []
 
 
 @pytest.mark.parametrize("row", EVENTS.values(), ids=lambda row: row.kind)

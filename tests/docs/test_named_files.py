@@ -14,6 +14,7 @@ ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 FINDINGS = ROOT / "FINDINGS.md"
 CONTRIBUTING = [*sorted((ROOT / "docs" / "contributing").rglob("*.md")), ARCHITECTURE]
 FILE = re.compile(r"[\w./-]+\.(?:py|sql|md|toml|html)\b|(?<=`)[\w./-]+/(?=`)")
+PATH = re.compile(r"(?<![\w/.{}-])(?:[\w-]+/)+[\w.-]+\.(?:py|sql|md)\b")
 NAME = re.compile(r"`([\w./-]+\.(?:py|sql)):([\w.-]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -70,6 +71,23 @@ def test_every_file_that_the_page_names_exists(page: Path) -> None:
     files = named_files(page)
     assert files
     assert [file for file in files if not exists(file)] == []
+
+
+def test_every_path_that_the_code_names_exists() -> None:
+    """Relative to the root, to src/hark/, or to a folder around the file."""
+    source = ROOT / "src" / "hark"
+    named = [
+        (path, name)
+        for path in sorted([*source.rglob("*.py"), *source.rglob("*.sql")])
+        for name in PATH.findall(path.read_text("utf-8"))
+    ]
+    assert len(named) > 50
+    lost = [
+        f"{path.relative_to(source)}: {name}"
+        for path, name in named
+        if not any((folder / name).exists() for folder in (ROOT, source, path.parent, path.parent.parent))
+    ]
+    assert lost == []
 
 
 @pytest.mark.parametrize("page", CONTRIBUTING, ids=lambda page: str(page.relative_to(ROOT)))

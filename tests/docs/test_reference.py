@@ -1,11 +1,16 @@
 """docs/reference.md is what the docstrings say, and the docstrings explain every public name, method and parameter."""
 
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 import hark
 from docs import make_reference
+from hark.model.outcomes import Outcome
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_every_public_name_method_and_parameter_is_documented() -> None:
@@ -28,6 +33,18 @@ def test_the_main_verbs_have_an_example() -> None:
         "list", "result", "why", "cancel", "create_token", "register", "worker", "serve",
     ):  # fmt: skip
         assert "Example" in make_reference.doc_of(getattr(hark.Hark, verb)).sections, verb
+
+
+def test_every_list_of_the_outcomes_is_complete() -> None:
+    names = {outcome.__name__ for outcome in get_args(Outcome)}
+    lists = {}
+    for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "docs/make_reference.py"]:
+        for match in re.finditer(r"Next`?,\s+`?Retry`?,\s+`?Await.*?Stop", path.read_text("utf-8"), re.DOTALL):
+            lists[f"{path.relative_to(ROOT)}: {match[0]}"] = set(re.findall(r"\w+", match[0]))
+    rows = re.findall(r"^\| `(\w+)\(", (ROOT / "docs/machines.md").read_text("utf-8"), re.MULTILINE)
+    lists["the table of docs/machines.md"] = set(rows)
+    assert len(lists) > 5
+    assert {where: names - listed for where, listed in lists.items() if names - listed} == {}
 
 
 def undocumented_verb(self: Any) -> None: ...

@@ -1,5 +1,6 @@
-"""Each effect has a request, each kind of wait a class: what a program can ask for is what the kernel can do."""
+"""Each effect has a request, each kind of wait a class, each outcome all its parts: what a program asks for is done."""
 
+import ast
 import inspect
 import pkgutil
 import re
@@ -17,7 +18,14 @@ from hark.kernel.requests import Commit, Request
 from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model.activation import WaitRow
 from hark.model.decisions import Effect, Move, NewInstance, SendBroadcast, SendSignal
+from hark.model.outcomes import Outcome
 from hark.model.values import PARKED, WaitKind
+from hark.programs.machines.machine import _targets
+
+TESTS = Path(__file__).parents[1]
+TRY_EVERY_OUTCOME = (
+    "m2_outcomes", "m3_state", "m4_handle", "m5_death", "m9_concurrency_keys", "s8_effects", "x2_fencing",
+)  # fmt: skip
 
 
 def modules() -> list[ModuleType]:
@@ -79,3 +87,26 @@ def test_no_file_outside_the_programs_tests_for_the_class_of_a_move() -> None:
     source = Path(hark.__file__).parent
     found = [path.relative_to(source) for path in source.rglob("*.py") if tests.search(path.read_text("utf-8"))]
     assert [path for path in found if path.parts[0] != "programs"] == []
+
+
+@pytest.mark.parametrize("outcome", get_args(Outcome))
+def test_every_outcome_is_public_and_takes_a_state(outcome: type) -> None:
+    assert outcome.__name__ in hark.__all__
+    assert "state" in inspect.signature(outcome).parameters
+
+
+@pytest.mark.parametrize("outcome", get_args(Outcome))
+def test_the_step_that_an_outcome_names_is_checked_when_the_class_is_defined(outcome: type) -> None:
+    for position, parameter in enumerate(inspect.signature(outcome).parameters.values()):
+        if parameter.name in ("step", "then"):
+            calls = [f"{outcome.__name__}({parameter.name}='ship')"]
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                calls.append(f"{outcome.__name__}({'0, ' * position}'ship')")
+            for call in calls:
+                assert [ast.literal_eval(target) for target in _targets(ast.parse(call))] == ["ship"], call
+
+
+@pytest.mark.parametrize("file", TRY_EVERY_OUTCOME)
+def test_the_tests_that_try_every_outcome_try_each(file: str) -> None:
+    text = (TESTS / f"promises/test_{file}.py").read_text("utf-8")
+    assert [outcome.__name__ for outcome in get_args(Outcome) if f"{outcome.__name__}(" not in text] == []
