@@ -23,7 +23,6 @@ from hark.model.errors import Conflict, InvalidInput, NotFound
 from hark.model.lanes import BPMN, GRAPHS
 from hark.programs.bpmn.bpmn_spec import START, step_of_start
 from tests.promises.support_signals import Turns, rows
-from tests.support.inspect import counted
 from tests.support.stores import Store
 
 WAIT = Arm("children", control_wait("p"), "", answers_each=True)
@@ -172,24 +171,3 @@ async def test_invariant_16_no_signal_is_taken_for_what_an_operator_asks(turns: 
         await turns.run(Deliver(target="p", name=name, payload='{"a":2}'))
     assert await turns.nobody_runs("P")
     assert {kind for (kind,) in await rows(turns.made_for, "SELECT kind FROM inbox")} == {"signal"}
-
-
-async def test_b10_many_variables_and_retries_take_as_many_statements_as_one(
-    turns: Turns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts = []
-    for n in (1, 20):
-        ids = [f"{kind}{n}-{i}" for i in range(n) for kind in ("a", "b")]
-        await turns.start("P", *ids)
-        claims = [claim for claim in (await turns.run(lanes=["P"], room=100)).claims if claim.id in ids]
-        begun = [claim for claim in claims if claim.id.startswith("a")]
-        arms = {claim.id: Arm("children", control_wait(claim.id), "", answers_each=True) for claim in begun}
-        stuck = {"variables": {}, "incidents": [{}]}
-        await turns.run(*(decided(claim, Park((arms[claim.id],)), stuck) for claim in begun))
-        failing = [claim for claim in claims if claim.id.startswith("b")]
-        await turns.run(*(decided(claim, Finish("failed", error="no"), stuck) for claim in failing))
-        requests = [SetVariables(target=id, payload='{"a":1}') for id in ids]
-        with counted(turns.made_for, monkeypatch) as sent:
-            await turns.run(*requests, *(RetryInstance(target=claim.id) for claim in begun))
-        counts.append(sent)
-    assert counts[0] == counts[1]

@@ -200,16 +200,3 @@ async def test_b6_a_child_that_cannot_start_by_name_is_a_failed_child(turns: Tur
     [row] = (await turns.claim("caller")).inbox
     assert json.loads(row.payload)["status"] == "refused"
     assert "the message 'order'" in row.payload
-
-
-async def test_b3_many_events_start_instances_with_as_many_statements_as_one(
-    turns: Turns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await ask(turns, process("a", *(by_signal(f"s{n}") for n in range(10)), by_message()))
-    counts = []
-    for n in (1, 20):
-        messages = [Message(name="order", key=f"{n}-{i}", may_start=True, dedup_key="d") for i in range(n)]
-        with counted(turns.made_for, monkeypatch) as sent:
-            await turns.run(*messages, *(Publish(name="open") for _ in range(n)))
-        counts.append(sent)
-    assert counts[0] == counts[1]

@@ -12,7 +12,6 @@ from hark.model.errors import TaskLost
 from hark.model.lanes import BPMN, GRAPHS
 from hark.model.notes import NoteParent
 from tests.promises.support_signals import Turns, outcome, rows
-from tests.support.inspect import counted
 from tests.support.stores import Store
 
 LANE = "task:charge"
@@ -160,17 +159,3 @@ async def test_b4_a_parent_that_counts_its_children_and_an_instance_without_a_pa
         assert [row.payload for row in claims["p"].inbox] == ["null"]  # they have ended
         await family.claims(done(claims["p"], TellParent(ESCALATED)))
         assert await rows(store, "SELECT status FROM instances WHERE id = 'p'") == [("done",)]
-
-
-async def test_b4_what_a_hundred_children_tell_takes_as_many_statements_as_what_one_tells(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with Family(store) as family:
-        executing = list((await family.parked(*(f"p.{n}" for n in range(102)))).values())
-        counts = []
-        for some in (executing[:1], executing[1:2], executing[2:]):  # the first one wakes the parent
-            with counted(store, monkeypatch) as sent:
-                await family.turns.run(*(note(claim) for claim in some))
-                await family.turns.run(*(park(claim, effects=[TellParent(ESCALATED)]) for claim in some))
-            counts.append(sent)
-        assert counts[1] == counts[2]

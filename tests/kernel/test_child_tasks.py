@@ -41,7 +41,6 @@ from hark.model.decisions import (
 from hark.model.errors import Conflict
 from hark.model.lanes import GRAPHS, JOB
 from tests.promises.support_signals import Turns, outcome, rows
-from tests.support.inspect import counted
 from tests.support.stores import Store
 
 CHARGE = "task:charge"
@@ -182,22 +181,6 @@ async def test_a_job_starts_more_tasks_against_the_wait_it_has(stage: Stage) -> 
     executing = await stage.tasks(park(job, effects=tasks("j.1")))
     assert list(executing) == ["j.1"]
     assert ends(await stage.job(done(executing["j.1"]))) == [("j.1", "done")]
-
-
-async def test_a_turn_takes_as_many_statements_for_a_hundred_tasks_as_for_one(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts = []
-    for first, last in ((0, 1), (1, 2), (2, 102)):  # the first one arms the wait
-        names = [f"j.{n}" for n in range(first, last)]
-        job = await stage.job()
-        with counted(stage.store, monkeypatch) as sent:
-            await stage.run(park(job, arm=(ENDS,) if first == 0 else (), effects=tasks(*names)))
-            executing = await stage.tasks()
-            await stage.run(*(done(claim) for claim in executing.values()))
-        assert sorted(executing) == sorted(names)
-        counts.append(sent)
-    assert counts[1] == counts[2]
 
 
 @pytest.mark.parametrize("armed_before", [True, False])

@@ -13,7 +13,6 @@ from hark.model.values import Awakeable
 from hark.store import reads
 from hark.views import instance_views
 from tests.promises.support_signals import Turns, outcome, rows
-from tests.support.inspect import counted
 from tests.support.stores import Store
 
 ID = awakeable_id("m", 0)
@@ -149,13 +148,3 @@ async def test_b6_a_claim_outlives_the_retry_of_its_instance(turns: Turns) -> No
     assert isinstance(refused, AlreadyClaimed)
     await turns.run(Cancel(target="m"))
     assert (await shown(turns)).status == "CANCELLED"
-
-
-async def test_b6_many_claims_take_as_many_statements_as_one(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = []
-    for n in (1, 30):
-        ids = [await ask(turns, f"{n}-{i}") for i in range(n)]
-        with counted(turns.made_for, monkeypatch) as sent:
-            await turns.run(*(claim("ann", id) for id in ids))
-        counts.append(sent)
-    assert counts[0] == counts[1]

@@ -204,25 +204,6 @@ async def test_b4_a_message_goes_to_a_live_receiver_only(turns: Turns) -> None:
     assert received(await turns.claim("M")) == [("message", "w-n", "1")]
 
 
-async def test_b4_kept_messages_cost_a_constant_number_of_statements(
-    turns: Turns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts = []
-    for n in (1, 25):
-        messages = [paid(key=f"{n}-{i}", dedup_key=dedup) for i in range(n) for dedup in ("d", None)]
-        await turns.start("M", *(f"{n}-{i}" for i in range(n)))
-        claims = [claim for claim in (await turns.run(lanes=["M"], room=99)).claims if claim.step == "start"]
-        assert len(claims) == n
-        with counted(turns.made_for, monkeypatch) as sent:
-            await turns.run(*messages)
-            await turns.run(
-                *(outcome(claim, Park((wait(key=claim.id), wait(key=claim.id))), step="woken") for claim in claims)
-            )
-        assert await kept(turns) == 0
-        counts.append(sent)
-    assert counts[0] == counts[1]
-
-
 async def test_b4_a_turn_that_arms_no_wait_for_a_message_does_not_ask_for_kept_ones(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
