@@ -13,6 +13,8 @@ from hark.kernel.turn import run_turn
 from hark.store.protocol import Store as StoreProtocol
 from hark.store.sql import Sql
 from hark.store.sqlite import SqliteStore
+from tests.kernel.family import Family
+from tests.promises.support_signals import Turns
 from tests.support.stores import Store
 from tests.support.turns import REGISTER, TickingClock, rules
 
@@ -59,3 +61,22 @@ async def turns_on_both(store: Store) -> AsyncIterator[KernelTurns]:
     clock = TickingClock()
     async with _open(store.make(clock=clock), clock) as turns:
         yield turns
+
+
+@pytest.fixture
+def clock() -> TickingClock:
+    return TickingClock()
+
+
+@pytest.fixture
+async def turns_by_hand(store: Store, clock: TickingClock) -> AsyncIterator[Turns]:
+    """Turns with the machine `M`, on every database. A turn may stay open while others run."""
+    async with Turns(store, clock) as turns:
+        await turns.register("M")
+        yield turns
+
+
+@pytest.fixture
+async def family(store: Store) -> AsyncIterator[Family]:
+    async with Family(store) as family:
+        yield family

@@ -1,7 +1,6 @@
 """What operators ask of a process: variables are set, and incidents are resumed while it is live (B10)."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -23,18 +22,16 @@ from hark.model.errors import Conflict, InvalidInput, NotFound
 from hark.model.lanes import BPMN, GRAPHS
 from hark.programs.bpmn.bpmn_spec import START, step_of_start
 from tests.promises.support_signals import Turns, rows
-from tests.support.stores import Store
+from tests.support.turns import ask
 
 WAIT = Arm("children", control_wait("p"), "", answers_each=True)
 
 
 @pytest.fixture
-async def turns(store: Store) -> AsyncIterator[Turns]:
-    async with Turns(store) as turns:
-        await turns.run(Register(rows=[DefinitionRow("P", 1, BPMN, GRAPHS, START)]))
-        await turns.register("M")
-        await turns.start("P", "p")
-        yield turns
+async def turns(turns_by_hand: Turns) -> Turns:
+    await turns_by_hand.run(Register(rows=[DefinitionRow("P", 1, BPMN, GRAPHS, START)]))
+    await turns_by_hand.start("P", "p")
+    return turns_by_hand
 
 
 def decided(claim: Claim, move: Any, state: dict[str, Any]) -> Commit:
@@ -45,11 +42,6 @@ def decided(claim: Claim, move: Any, state: dict[str, Any]) -> Commit:
 async def parked(turns: Turns, **state: Any) -> None:
     """The process has begun and waits."""
     await turns.run(decided(await turns.claim("P"), Park((WAIT,)), {"variables": {"a": 1}, "tokens": [], **state}))
-
-
-async def ask(turns: Turns, *requests: Any) -> list[Any]:
-    await turns.run(*requests)
-    return [request.result for request in requests]
 
 
 async def state(turns: Turns) -> Any:

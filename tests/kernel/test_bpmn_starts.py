@@ -1,7 +1,6 @@
 """What starts instances of processes, with definitions that no interpreter runs: broadcasts, messages and timers."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from hark.kernel.requests import (
     DeployGroup,
     Message,
     Publish,
-    Request,
     SetVariables,
     StartInstances,
 )
@@ -25,27 +23,14 @@ from hark.programs.bpmn.bpmn_spec import START, step_of_start
 from tests.promises.support_signals import Turns, outcome, rows
 from tests.support.inspect import counted
 from tests.support.stores import Store
+from tests.support.turns import TickingClock, ask
 
 MINUTE = 60_000_000
 
 
-class Clock:
-    now = 1_800_000_000_000_000
-
-    def __call__(self) -> int:
-        self.now += 1000
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def turns(store: Store, clock: Clock) -> AsyncIterator[Turns]:
-    async with Turns(store, clock) as turns:
-        yield turns
+def turns(turns_by_hand: Turns) -> Turns:
+    return turns_by_hand
 
 
 def process(name: str, *starts: Trigger, digest: str = "1", initial: str = START) -> Deploy:
@@ -60,14 +45,6 @@ def by_signal(element: str = "s", name: str = "open") -> Trigger:
 
 def by_message(element: str = "m", name: str = "order") -> Trigger:
     return Trigger(kind="message", name=name, element=step_of_start(element))
-
-
-async def ask(turns: Turns, *requests: Request) -> list[Any]:
-    """What these requests give; a request that asks for it runs again, as the clerk does it."""
-    again: Any = requests
-    while again:
-        again = (await turns.run(*again)).again
-    return [request.result for request in requests]
 
 
 async def instances(turns: Turns, columns: str = "definition, version, step, state") -> list[tuple[Any, ...]]:
@@ -153,7 +130,9 @@ async def test_b3_undeploying_removes_start_events_and_deploying_the_same_text_b
     assert await ask(turns, send) == [1]
 
 
-async def test_b3_a_new_version_replaces_start_events_and_the_same_text_keeps_them(turns: Turns, clock: Clock) -> None:
+async def test_b3_a_new_version_replaces_start_events_and_the_same_text_keeps_them(
+    turns: Turns, clock: TickingClock
+) -> None:
     def timed(digest: str) -> Deploy:
         """As it is read now: its first tick is a minute from now."""
         timer = Trigger(
