@@ -16,6 +16,7 @@ from hark.model.errors import Duplicate, NoTarget
 from hark.model.lanes import BPMN, GRAPHS
 from tests.promises.support_signals import Turns, outcome, rows
 from tests.support.stores import Store
+from tests.support.turns import ask
 
 _numbers = count()
 
@@ -55,15 +56,13 @@ async def park(turns: Turns, claim: Claim, *arms: Arm, disarm: Sequence[str] | N
 
 
 async def publish(turns: Turns) -> int:
-    request = Publish(name="news", payload='"x"')
-    await turns.run(request)
-    return int(request.result)
+    [reached] = await ask(turns, Publish(name="news", payload='"x"'))
+    return int(reached)
 
 
 async def message(turns: Turns) -> Any:
-    request = Message(name="paid", key="order-1")
-    await turns.run(request)
-    return request.result
+    [received] = await ask(turns, Message(name="paid", key="order-1"))
+    return received
 
 
 def received(claim: Claim) -> list[tuple[str, str | None]]:
