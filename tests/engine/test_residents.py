@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from hark import FunctionContext, Hark, workflow
+from hark import FunctionContext, Handle, Hark, workflow
 from hark.engine.worker import activations, residents
 from hark.engine.worker.attached_worker import AttachedWorker
 from hark.engine.worker.slots import Slots
@@ -52,6 +52,20 @@ async def parked(app: Hark, id: str, name: str) -> None:
     await until(is_parked, f"{id} to wait for {name}")
 
 
+async def end(it: Handle[Any]) -> None:
+    await it.signal("one", 1)
+    await it.signal("two", 2)
+    assert await it.result(timeout=30) == [1, 2]
+
+
+async def end_in_steps(app: Hark, it: Handle[Any]) -> None:
+    """Send each signal when the function has parked on it."""
+    for n, name in enumerate(("one", "two")):
+        await parked(app, it.id, name)
+        await it.signal(name, n)
+    assert await it.result(timeout=30) == [0, 1]
+
+
 async def test_a_function_that_is_answered_soon_is_not_replayed(store: Store) -> None:
     async with make(store) as app, app.worker():
         it = await app.start(waits, {"name": "a"})
@@ -67,10 +81,7 @@ async def test_a_function_that_is_answered_soon_is_not_replayed(store: Store) ->
 async def test_with_the_option_0_every_activation_replays(store: Store) -> None:
     async with make(store, resident_functions=0) as app, app.worker():
         it = await app.start(waits, {"name": "a"})
-        for n, name in enumerate(("one", "two")):
-            await parked(app, it.id, name)
-            await it.signal(name, n)
-        assert await it.result(timeout=30) == [0, 1]
+        await end_in_steps(app, it)
     assert begun == ["a"] * 3
     assert closed == ["a"] * 3
 
@@ -83,9 +94,7 @@ async def test_the_oldest_is_given_up_when_there_are_too_many(store: Store) -> N
         await parked(app, second.id, "one")
         await until(lambda: closed == ["a"], "the first to be given up")
         for it in (second, first):
-            await it.signal("one", 1)
-            await it.signal("two", 2)
-            assert await it.result(timeout=30) == [1, 2]
+            await end(it)
     assert begun == ["a", "b", "a"]
 
 
@@ -97,9 +106,7 @@ async def test_large_ones_are_given_up(store: Store, monkeypatch: pytest.MonkeyP
             await parked(app, it.id, "one")
         await until(lambda: "b" * 200 in closed, "the large one to be given up")
         for it in (small, large):
-            await it.signal("one", 1)
-            await it.signal("two", 2)
-            assert await it.result(timeout=30) == [1, 2]
+            await end(it)
 
 
 async def test_old_ones_are_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +134,7 @@ async def test_one_that_is_given_up_after_its_claim_reads_its_journal_itself(
     async with make(store, one_call_turns=False) as app, app.worker():
         it = await app.start(waits, {"name": "a"})
         with counted(store, monkeypatch) as sent:
-            for n, name in enumerate(("one", "two")):
-                await parked(app, it.id, name)
-                await it.signal(name, n)
-            assert await it.result(timeout=30) == [0, 1]
+            await end_in_steps(app, it)
     assert "journal_of" not in sent
     assert begun == ["a"] * 3
 
@@ -152,10 +156,7 @@ async def test_x5_a_journal_that_cannot_be_read_for_a_while_does_not_fail_the_fu
     monkeypatch.setattr(residents.Residents, "resume", lambda kept, claim: kept._give_up(claim.id))
     async with make(store, one_call_turns=False) as app, app.worker():
         it = await app.start(waits, {"name": "a"})
-        for n, name in enumerate(("one", "two")):
-            await parked(app, it.id, name)
-            await it.signal(name, n)
-        assert await it.result(timeout=30) == [0, 1]
+        await end_in_steps(app, it)
     assert refused == [it.id] * 3
 
 
@@ -200,9 +201,7 @@ async def test_a_worker_that_stops_gives_up_all_and_the_next_one_replays(store: 
             await parked(app, it.id, "one")
         assert closed == ["a"]
         async with app.worker():
-            await it.signal("one", 1)
-            await it.signal("two", 2)
-            assert await it.result(timeout=30) == [1, 2]
+            await end(it)
     assert begun == ["a", "a"]
 
 
