@@ -263,22 +263,6 @@ async def _of(reply: Reply[Any]) -> Any:
 # -- errors that are never read --------------------------------------------------------------------
 
 
-def test_an_error_that_is_never_read_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    with open_app(store) as app, caplog.at_level(logging.ERROR, logger="hark"):
-        app.start(Order, id="x").result()
-        app.start(Order, id="x")
-        app.list().result()
-        app.start(Order).result()  # answered in order: the duplicate is decided by now
-        app.start(Order).result()  # and the turn that decided it has ended
-        gc.collect()
-        assert "Duplicate" in caplog.text
-        caplog.clear()
-        with pytest.raises(Duplicate):
-            app.start(Order, id="x").result()
-        gc.collect()
-        assert "Duplicate" not in caplog.text
-
-
 async def test_an_error_that_is_never_awaited_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with Hark("sqlite://") as app:
         with caplog.at_level(logging.ERROR, logger="hark"):

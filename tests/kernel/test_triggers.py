@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hark import Await, Broadcast, Context, Done, Duplicate, Machine, NoTarget, step
+from hark import Await, Broadcast, Context, Done, Machine, step
 from hark.app.registered_jobs import schedule_of_job
 from hark.kernel.requests import Deploy
 from hark.model.cron import Timing
@@ -105,29 +105,6 @@ class Receiver(Machine):
     @step
     async def end(self, ctx: Context) -> Done:
         return Done(ctx.state)
-
-
-async def test_a_message_starts_an_instance_if_no_live_one_takes_it(store: Store) -> None:
-    async with harness(store, Receiver) as app:
-        with pytest.raises(NoTarget):
-            await app.message("order", "order-1")
-        await deploy(app, Receiver, Trigger(kind="message", name="order"))
-        replies = [app.message("order", f"order-{n}", {"n": n}) for n in (1, 2, 1)]
-        first, second = await replies[0], await replies[1]
-        with pytest.raises(Duplicate) as refused:
-            await replies[2]
-        assert refused.value.holder == first.id
-        await app.drain()
-        one, two = await first.get(), await second.get()
-        assert (one.correlation_key, one.state) == ("order-1", {"n": 1})
-        assert (two.correlation_key, two.state) == ("order-2", {"n": 2})
-        await first.signal("end")
-        await app.drain()
-        again = await app.message("order", "order-1")  # the key is free again
-        assert again.id != first.id
-        await deploy(app, Receiver)  # without triggers
-        with pytest.raises(NoTarget):
-            await app.message("order", "order-3")
 
 
 async def test_deploying_replaces_the_automatic_starts_of_that_definition_only(store: Store) -> None:
