@@ -5,16 +5,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import (
-    Cancel,
-    Commit,
-    DefinitionRow,
-    Deliver,
-    HandBack,
-    Register,
-    RetryInstance,
-    SetVariables,
-)
+from hark.kernel.requests import Cancel, Commit, DefinitionRow, Deliver, HandBack, Register, RetryInstance, SetVariables
 from hark.model.activation import Claim
 from hark.model.bpmn_state import control_wait, has_begun, merge_variables
 from hark.model.decisions import Arm, Decision, Finish, Park

@@ -5,15 +5,7 @@ from typing import Any
 
 import pytest
 
-from hark.kernel.requests import (
-    Cancel,
-    Deploy,
-    DeployGroup,
-    Message,
-    Publish,
-    SetVariables,
-    StartInstances,
-)
+from hark.kernel.requests import Cancel, Deploy, DeployGroup, Message, Publish, SetVariables, StartInstances
 from hark.model.cron import Timing
 from hark.model.decisions import Arm, NewInstance, NewTask, Park
 from hark.model.errors import Duplicate, InvalidInput, NoTarget

@@ -111,9 +111,7 @@ async def test_b4_a_failed_parent_finds_what_it_was_told_when_it_is_retried(fami
     assert news(claims["p"]) == [("children", "p.0", ENDS, "escalated")]
 
 
-async def test_b4_news_change_nothing_for_a_parent_that_counts_or_without_a_parent(
-    family: Family,
-) -> None:
+async def test_b4_news_change_nothing_for_a_parent_that_counts_or_without_a_parent(family: Family) -> None:
     executing = await family.parked("p.0", "p.1", answers_each=False, join=2)
     request = note(executing["p.0"])
     assert await family.claims(request) == {}

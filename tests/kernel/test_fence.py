@@ -81,9 +81,7 @@ async def test_x2_a_plain_turn_moves_on_the_owner_and_not_the_zombie(turns: Any)
     assert await turns.read("SELECT instance_id FROM events WHERE type = 'next'") == [("other",)]
 
 
-async def test_x2_a_hand_back_or_a_reclaim_of_a_zombie_does_not_take_the_instance_from_its_owner(
-    turns: Any,
-) -> None:
+async def test_x2_a_hand_back_or_a_reclaim_of_a_zombie_does_not_take_the_instance_from_its_owner(turns: Any) -> None:
     zombie, _ = await two_owners(turns)
     result = await turns.run(HandBack(claims=[zombie]), Reclaim(owners=["zombie"]), claim=capacity("third"))
     assert result.claims == []

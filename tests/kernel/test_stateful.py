@@ -73,7 +73,6 @@ from tests.support.turns import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a failure is shrunk before it is shown
 SECOND = 1_000_000
-_CONTENT = {table: Sql(f"SELECT {', '.join(columns)} FROM {table}") for table, columns in TABLES.items()}
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in (*TABLES, "events", "broadcasts", "deliveries")]
 _WORKERS = ["w1", "w2"]
 _NAMES = ["a", "b"]
@@ -317,7 +316,7 @@ class Kernel(RuleBasedStateMachine):
             tx, turn = found
             Kernel.in_one_call += 1
         await tx.commit()
-        return turn, Content({table: await self.store.read(sql) for table, sql in _CONTENT.items()})
+        return turn, await Content.of(self.store)
 
     def _committed(self, commit: Commit, turn: TurnResult) -> None:
         id = commit.claim.id

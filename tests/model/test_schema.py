@@ -115,11 +115,7 @@ def test_a8_a_json_schema_is_stored_as_it_is_and_gives_plain_values() -> None:
             {"approve": False, "colour": "blue", "lines": [{"item": "x", "due": "2026-02-01"}], "note": "n"},
             Verdict(False, Colour.BLUE, [Line("x", date(2026, 2, 1))], "n"),
         ),
-        (
-            Ticket,
-            {"id": "0191d5d4-0000-7000-8000-000000000000"},
-            Ticket(UUID("0191d5d4-0000-7000-8000-000000000000")),
-        ),
+        (Ticket, {"id": "0191d5d4-0000-7000-8000-000000000000"}, Ticket(UUID("0191d5d4-0000-7000-8000-000000000000"))),
         (Address, {"street": "s", "zipCode": "12345"}, Address(street="s", zipCode="12345")),
         (
             Delivery,

@@ -30,10 +30,7 @@ from tests.support.stores import Store, postgres_schema, run_sql
 
 SMALL = 1_000
 LARGE = 1_000_000 if os.environ.get("HARK_PLANS") == "full" else 30_000
-FACTOR, SLACK = (
-    5,
-    50,
-)  # an index over 100 times the rows has more levels, and fewer wanted rows share a leaf
+FACTOR, SLACK = 5, 50  # an index over many times the rows has more levels, and fewer wanted rows share a leaf
 
 _NEW_FILES = """DO $$
 DECLARE written text := (

@@ -172,14 +172,10 @@ def deliver(id: str, **options: Any) -> Deliver:
 @asynccontextmanager
 async def table(store: Store) -> AsyncIterator[Table]:
     clock = TickingClock()
-    made: Any = store.make(clock=clock)
-    await made.open()
-    try:
+    async with store.opened(clock=clock) as made:
         found = Table(made, clock)
         await found.turn(REGISTER)
         yield found
-    finally:
-        await made.close()
 
 
 # Each prepares n rows and returns the turn whose statements are counted.
@@ -582,8 +578,7 @@ WORK |= {
         Table.fetchable, lambda t, n, _: (FetchTasks(lanes=("task:resize",)) for _ in range(n))
     ),
     "answers to awakeables": simple(
-        Table.asking,
-        lambda t, n, ids: (SettleAwakeable(settle=Settle(id, "RESOLVED", payload="1")) for id in ids),
+        Table.asking, lambda t, n, ids: (SettleAwakeable(settle=Settle(id, "RESOLVED", payload="1")) for id in ids)
     ),
     "claims of awakeables": simple(
         Table.asking, lambda t, n, ids: (AssignAwakeable(awakeable=id, by="ann") for id in ids)
@@ -605,8 +600,7 @@ WORK |= {
     "ends of the tasks of one job": simple(_tasks_of_a_job, lambda t, n, claims: map(done, claims), room=1),
     "what tasks tell their job": simple(_tasks_of_a_job, lambda t, n, claims: map(note_parent, claims)),
     "what tasks tell their job with an outcome": simple(
-        _tasks_of_a_job,
-        lambda t, n, claims: (park(claim, on("go"), effects=[TellParent("{}")]) for claim in claims),
+        _tasks_of_a_job, lambda t, n, claims: (park(claim, on("go"), effects=[TellParent("{}")]) for claim in claims)
     ),
     "claims": simple(Table.started, lambda t, n, _: (), room=1),
     "claims under one key": simple(lambda t, n: t.started(n, concurrency_key="wide:1"), lambda t, n, _: (), room=1),
@@ -615,8 +609,7 @@ WORK |= {
     ),
     "claims with tokens": simple(lambda t, n: t.each_started(n, "rate_limit", "api:"), lambda t, n, _: (), room=1),
     "work handed back": simple(
-        lambda t, n: t.claimed(n, concurrency_key="wide:1"),
-        lambda t, n, claims: [HandBack(claims=claims, retire="me")],
+        lambda t, n: t.claimed(n, concurrency_key="wide:1"), lambda t, n, claims: [HandBack(claims=claims, retire="me")]
     ),
     "work reclaimed from dead workers": simple(Table.claimed, lambda t, n, _: [Reclaim(owners=["me"])]),
     "awakeables of tasks": simple(

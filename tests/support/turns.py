@@ -17,6 +17,7 @@ from hark.kernel.rules import Rules
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Advance, Arm, Decision, Effect, Finish, NewAwakeable, NewInstance, Park, Redo
 from hark.model.values import PARKED, TERMINAL, Rate
+from hark.store.sql import Sql
 
 DEFINITION = "m"
 REGISTER = Register(rows=[DefinitionRow(DEFINITION, version, "machine", "default", "start") for version in (1, 2)])
@@ -154,6 +155,9 @@ TABLES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+_CONTENT = {table: Sql(f"SELECT {', '.join(columns)} FROM {table}") for table, columns in TABLES.items()}
+
+
 class Row(dict[str, Any]):
     """A row with its columns as attributes."""
 
@@ -171,6 +175,10 @@ class Content:
         self.waits = named["waits"]
         self.awakeables: dict[str, Any] = {row.id: row for row in named["awakeables"]}
         self.buckets = named["buckets"]
+
+    @classmethod
+    async def of(cls, store: Any) -> Content:
+        return cls({table: await store.read(sql) for table, sql in _CONTENT.items()})
 
     def inbox(self, id: str) -> list[Any]:
         return [s for s in self.signals if s.instance_id == id and s.consumed_at is None]

@@ -158,11 +158,7 @@ def test_a_suspended_task_consumes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("gate", "lane", "queue"),
-    [
-        ("user_approval", "job", "hark.graphs"),
-        ("{{ output > 3 }}", "job", "hark.graphs"),
-        ("lint", "gate:lint", "ops"),
-    ],
+    [("user_approval", "job", "hark.graphs"), ("{{ output > 3 }}", "job", "hark.graphs"), ("lint", "gate:lint", "ops")],
 )
 def test_an_output_waits_in_the_lane_of_its_gate(gate: str, lane: str, queue: str) -> None:
     decision = activation_of(gate=gate).completed("[1]")
