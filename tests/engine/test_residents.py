@@ -17,6 +17,7 @@ from hark.kernel.requests import Commit
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Decision, Park
 from hark.store.protocol import Full
+from tests.support.claims import a_claim
 from tests.support.inspect import counted, until
 from tests.support.stores import Store
 
@@ -182,10 +183,7 @@ async def test_the_outcome_of_an_abandoned_claim_keeps_no_function_in_memory() -
 
 
 def _claim_of_function(epoch: int) -> Claim:
-    claim = Claim(
-        "id", "waits", 1, "workflow", "default", 0, "start", "{}", 0, epoch, None, None, None, None, False, True, 0, 0,
-        None, 1.0, None, None, None, "lane", None,
-    )  # fmt: skip
+    claim = a_claim(kind="workflow", epoch=epoch, has_inbox_rows=True)
     claim.session, claim.traits = _Session(), Traits(keeps_journal=True)
     return claim
 

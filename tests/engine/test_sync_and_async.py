@@ -221,14 +221,6 @@ def test_one_app_serves_several_loops(store: Store) -> None:
         assert list(pool.map(in_a_loop, range(8))) == list(range(8))
 
 
-async def test_a_call_acts_even_if_its_reply_is_never_awaited(store: Store) -> None:
-    async with open_app(store) as app:
-        app.start(Order, id="unawaited")
-        app.signal("unawaited", "early", 1)
-        await app.start(Order, id="awaited")
-        assert [event.type for event in await app.events("unawaited")] == ["started", "signal"]
-
-
 async def test_several_tasks_can_await_one_reply_and_again(store: Store) -> None:
     app = open_app(store)
     async with app, app.worker():

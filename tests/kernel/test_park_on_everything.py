@@ -65,6 +65,11 @@ class Stage:
     async def claim(self) -> Claim:
         return await self.turns.claim("M")
 
+    async def poked(self) -> Claim:
+        """Wake it with its signal."""
+        await self.send(Deliver(target="m", name="go"))
+        return await self.claim()
+
     async def sleeps(self) -> bool:
         return await self.turns.nobody_runs("M")
 
@@ -187,14 +192,11 @@ async def test_due_at_is_the_earliest_open_deadline(stage: Stage) -> None:
     stage.now += 4 * SECOND
     await stage.park(claim)
     assert await stage.due() == 6  # the deadline has not moved
-    await stage.send(Deliver(target="m", name="go"))
-    await stage.park(await stage.claim(), disarm=["w-soon"])
+    await stage.park(await stage.poked(), disarm=["w-soon"])
     assert await stage.due() == 16
-    await stage.send(Deliver(target="m", name="go"))
-    await stage.park(await stage.claim(), Arm("timer", "w-new", "new", timeout=SECOND))
+    await stage.park(await stage.poked(), Arm("timer", "w-new", "new", timeout=SECOND))
     assert await stage.due() == 1
-    await stage.send(Deliver(target="m", name="go"))
-    await stage.park(await stage.claim(), disarm=["w-new", "w-later", "w-awakeable"])
+    await stage.park(await stage.poked(), disarm=["w-new", "w-later", "w-awakeable"])
     assert await stage.due() is None
     await stage.pass_time(3600)
     assert await stage.sleeps()
@@ -231,8 +233,7 @@ async def test_the_deadline_of_an_awakeable_settles_it(stage: Stage) -> None:
 
 
 async def test_a_deadline_that_passes_while_it_executes_fires_when_it_parks(stage: Stage) -> None:
-    await stage.send(Deliver(target="m", name="go"))
-    claim = await stage.claim()
+    claim = await stage.poked()
     await stage.pass_time(15)
     await stage.park(claim)
     assert [row.name for row in (await stage.claim()).inbox] == ["soon"]
@@ -243,12 +244,10 @@ async def test_a_wait_that_was_answered_while_it_executed_and_is_kept_does_not_t
     stage: Stage, source: str
 ) -> None:
     """No second answer comes from its deadline, and no sweep finds it due again and again."""
-    await stage.send(Deliver(target="m", name="go"))
-    claim = await stage.claim()
+    claim = await stage.poked()
     timed = Arm("message", "w-timed", "post", name="billed", key="order-1", timeout=5 * SECOND)
     await stage.park(claim, timed, disarm=["w-soon", "w-later"])
-    await stage.send(Deliver(target="m", name="go"))
-    claim = await stage.claim()
+    claim = await stage.poked()
     if source == "message":
         await stage.send(Message(name="billed", key="order-1"))
     else:
@@ -320,22 +319,19 @@ async def test_a_message_is_received_once(stage: Stage) -> None:
 
 
 async def test_the_children_of_a_disarmed_join_continue_and_answer_nothing(stage: Stage) -> None:
-    await stage.send(Deliver(target="m", name="go"))
-    await stage.park(await stage.claim(), disarm=["w-left"])
+    await stage.park(await stage.poked(), disarm=["w-left"])
     await stage.end("left-1", "left-2")
     assert await stage.sleeps()
     assert await count(stage.store, "inbox", "kind = 'children'") == 0
 
 
 async def test_without_a_join_the_status_is_awaiting_signal(stage: Stage) -> None:
-    await stage.send(Deliver(target="m", name="go"))
-    await stage.park(await stage.claim(), disarm=["w-left", "w-right"])
+    await stage.park(await stage.poked(), disarm=["w-left", "w-right"])
     assert await stage.status() == "awaiting_signal"
 
 
 async def test_a_park_that_names_no_waits_to_disarm_disarms_all_of_them(stage: Stage) -> None:
-    await stage.send(Deliver(target="m", name="go"))
-    claim = await stage.claim()
+    claim = await stage.poked()
     await stage.turns.commit(
         claim, Park((Arm("signal", "w-only", name="only"),)), consume=[row.seq for row in claim.inbox]
     )
@@ -365,8 +361,7 @@ async def test_a_cancel_deletes_all_waits_and_ends_the_children(stage: Stage) ->
 
 
 async def test_a_retry_has_all_its_waits_again(stage: Stage) -> None:
-    await stage.send(Deliver(target="m", name="go"))
-    await stage.turns.commit(await stage.claim(), Finish("failed", error="broken"))
+    await stage.turns.commit(await stage.poked(), Finish("failed", error="broken"))
     await stage.send(message := Message(name="paid", key="order-1"), publish := Publish(name="x"))
     assert isinstance(message.result, NoTarget)
     assert publish.result == 0

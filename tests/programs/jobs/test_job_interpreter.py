@@ -18,11 +18,11 @@ from hark.programs.jobs.job_services import TaskOutput
 from hark.programs.jobs.job_spec import JobSpec, RegressSpec, TaskSpec
 from hark.programs.jobs.job_state import JobState, dump_job_state
 from hark.programs.jobs.task_ids import item_id, parse_task_id, task_id, undo_id
+from tests.support.claims import a_claim
 
 
 def claim(**options: Any) -> Claim:
-    fields = dict.fromkeys(Claim.__struct_fields__[: len(Claim.__struct_fields__) - len(Claim.__struct_defaults__)])
-    return Claim(**{**fields, "id": "j", "step": "run", "state": "{}", **options})
+    return a_claim(**{"id": "j", "step": "run", **options})
 
 
 def test_a_store_that_did_not_answer_a_read_repeats_the_activation() -> None:
