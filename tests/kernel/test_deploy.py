@@ -24,9 +24,8 @@ def deploy(name: str, digest: str, **more: Any) -> Deploy:
 
 
 async def start(turns: Turns, id: str, version: int | None = None) -> Any:
-    request = StartInstances(items=[NewInstance("etl", "{}", id, named=True, version=version)])
-    await turns.run(request)
-    return request.result[0]
+    [[started]] = await ask(turns, StartInstances(items=[NewInstance("etl", "{}", id, named=True, version=version)]))
+    return started
 
 
 async def test_a_new_source_is_a_new_version_and_the_same_source_is_not(turns: Turns) -> None:

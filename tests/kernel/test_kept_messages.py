@@ -12,9 +12,8 @@ from hark.kernel.requests import Cancel, Message, Retain, RetryInstance
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Finish, Park
 from hark.model.errors import Duplicate, NoTarget
-from hark.store import statements
 from tests.promises.support_signals import Turns, outcome, rows
-from tests.support.inspect import counted
+from tests.support.inspect import counted, rows_read
 from tests.support.turns import MINUTE, TickingClock, ask
 
 _numbers = count()
@@ -205,16 +204,6 @@ async def test_b4_of_many_kept_messages_a_turn_reads_what_its_waits_receive(
 ) -> None:
     """A process that takes ten thousand messages one after the other must not read all of them each time."""
     await ask(turns, *(paid(str(n)) for n in range(50)))
-    read: list[int] = []
-    transactions = turns.made_for.database.tx
-    fetch = transactions.fetch
-
-    async def counting(self: Any, sql: Any, *args: Any, **values: Any) -> Any:
-        found = await fetch(self, sql, *args, **values)
-        if sql is statements.kept_messages:
-            read.append(len(found))
-        return found
-
-    monkeypatch.setattr(transactions, "fetch", counting)
-    await parked(turns, "m", wait(), wait())
+    with rows_read(turns.made_for, monkeypatch, "kept_messages") as read:
+        await parked(turns, "m", wait(), wait())
     assert read == [2]

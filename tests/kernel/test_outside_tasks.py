@@ -10,6 +10,7 @@ from hark.model.decisions import Decision, Finish, NewInstance
 from hark.model.errors import TaskLost
 from tests.promises.support_signals import Turns, rows
 from tests.support.stores import Store
+from tests.support.turns import ask
 
 LANE = "task:resize"
 
@@ -21,15 +22,13 @@ def turns(turns_by_hand: Turns) -> Turns:
 
 async def start(turns: Turns, *ids: str, **options: Any) -> None:
     given = {"lane": LANE, "kind": "task", "step": "resize", "queue": "default", "version": 1, **options}
-    request = StartInstances(items=[NewInstance("J", "{}", id, named=True, **given) for id in ids])
-    await turns.run(request)
-    assert request.result == list(ids)
+    items = [NewInstance("J", "{}", id, named=True, **given) for id in ids]
+    assert await ask(turns, StartInstances(items=items)) == [[*ids]]
 
 
 async def fetch(turns: Turns, *lanes: str, most: int = 10) -> list[Claim]:
-    request = FetchTasks(lanes=lanes or (LANE,), most=most, info='{"lease": 60}')
-    await turns.run(request)
-    return list(request.result)
+    [tasks] = await ask(turns, FetchTasks(lanes=lanes or (LANE,), most=most, info='{"lease": 60}'))
+    return list(tasks)
 
 
 def complete(claim: Claim) -> CommitTask:
@@ -81,16 +80,11 @@ async def test_x2_what_a_worker_reports_after_another_has_its_task_changes_nothi
         assert (held.id, held.crashes) == ("a", 1)
         before = await rows(store, "SELECT id, until FROM workers")
         now += 1_000_000
-        renew, report = RenewTask(id="a", epoch=lost.epoch), complete(lost)
-        gone = RenewTask(id="deleted", epoch=1)
-        await turns.run(renew, report, gone)
-        for request in (renew, report, gone):
-            assert isinstance(request.result, TaskLost)
-        assert (renew.result.status, gone.result.status) == ("executing", "deleted")
+        late = RenewTask(id="a", epoch=lost.epoch), complete(lost), RenewTask(id="deleted", epoch=1)
+        refused = await ask(turns, *late)
+        assert [type(answer) for answer in refused] == [TaskLost] * 3
+        assert (refused[0].status, refused[2].status) == ("executing", "deleted")
         assert await rows(store, "SELECT id, until FROM workers") == before
-        mine, done = RenewTask(id="a", epoch=held.epoch), complete(held)
-        await turns.run(mine)
-        assert mine.result == now + 60_000_000
-        await turns.run(done)
-        assert done.result is None
+        assert await ask(turns, RenewTask(id="a", epoch=held.epoch)) == [now + 60_000_000]
+        assert await ask(turns, complete(held)) == [None]
         assert await rows(store, "SELECT id FROM workers") == []

@@ -46,16 +46,20 @@ END $$"""
 pytestmark = pytest.mark.timeout(900)
 
 
+async def prepare(db: asyncpg.Connection, text: str, arguments: Sequence[Any]) -> str:
+    """Prepare a statement. Returns the one that executes and explains it."""
+    await db.execute(f"PREPARE question AS {text}")
+    given = ", ".join(map(literal, arguments))
+    return "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE question" + (f"({given})" if given else "")
+
+
 async def explain(store: Store, question: crowd.Question, size: int, role: str = "clerk") -> dict[str, Any]:
     """Execute a statement on a connection of the engine, roll it back, and return the plan as it ran."""
     statement = question.statement
     made = PostgresStore(store.url, schema=store.options["schema"], lease=900)
     db = await made.connect(role=role)
     try:
-        text, arguments = statement.bind(*question.asked(size))
-        await db.execute(f"PREPARE question AS {text}")
-        given = ", ".join(map(literal, arguments))
-        ask = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE question" + (f"({given})" if given else "")
+        ask = await prepare(db, *statement.bind(*question.asked(size)))
         transaction = db.transaction()
         await transaction.start()
         try:
@@ -300,10 +304,8 @@ async def measure(store: Store, call: str) -> Work:
     try:
         values = one_call(*CALLS[call])
         assert values is not None
-        text, arguments = statements.one_call_turn.bind(None, {**values, "now": crowd.NOW, "position": crowd.NOW})
-        await db.execute(f"PREPARE question AS {text}")
-        given = ", ".join(map(literal, arguments))
-        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE question({given})"
+        bound = statements.one_call_turn.bind(None, {**values, "now": crowd.NOW, "position": crowd.NOW})
+        explain = await prepare(db, *bound)
         await db.execute("BEGIN; SAVEPOINT before")
         await db.fetchval(explain)  # the first call plans, and marks dead index entries
         await db.execute("ROLLBACK TO before")

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from tests.support.postgres import Postgres, PostgresServer, given_server, wait_until
-from tests.support.stores import Store, postgres_schema, run_sql, used_schema
+from tests.support.stores import postgres_schema, run_sql, used_schema
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +54,6 @@ def test_committed_data_survives(private: PostgresServer, how: Callable[[Postgre
     assert private.url == url
     assert private.psql("SELECT count(*) FROM kept") == before
     private.assert_ours()
-
-
-def test_two_servers_are_isolated(private: PostgresServer, postgres: Postgres) -> None:
-    assert private.url != postgres.url
-    assert str(private.data_directory) != postgres.data_directory
 
 
 def test_fsync_is_off_only_when_asked_for_and_close_syncs_nothing_and_leaves_nothing() -> None:
@@ -120,10 +115,6 @@ def test_a_schema_is_used_again_with_empty_tables_unless_a_test_changed_more_tha
         with used_schema(postgres.url) as store:
             assert store.options["schema"] != schema
             schema = store.options["schema"]
-
-
-def test_the_store_fixture_comes_in_both_kinds(store: Store) -> None:
-    assert store.url.startswith({"sqlite": "sqlite:////", "postgres": "postgresql://"}[store.name])
 
 
 def _gone(pid: int) -> bool:
