@@ -71,7 +71,8 @@ async def test_b5_fault_56_an_instance_that_a_broadcast_starts_does_not_receive_
         ids = ["x", "y"]  # with a limit of 1, a broadcast to these is marked and delivered later
         await turns.park_all("M", ids, lambda id: Park((Arm("broadcast", f"w-{id}", name="open"),)), "woken")
         await ask(turns, process("a", by_signal()))
-        assert await ask(turns, Publish(name="open")) == [3]
+        for _ in range(2):
+            assert await ask(turns, Publish(name="open", dedup_key="k")) == [3]
         [claim] = [claim for claim in (await turns.run(lanes=["M"], room=3)).claims if claim.kind == BPMN]
         by_name = Arm("broadcast", "v", "catch", name="open")
         await turns.commit(claim, Park((Arm("broadcast", "w", "catch", name="open", fresh=True), by_name)))

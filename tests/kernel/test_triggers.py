@@ -73,20 +73,6 @@ async def test_a_broadcast_starts_instances_and_counts_them(store: Store) -> Non
         assert len(await app.list(definition="Opening")) == 3
 
 
-async def test_a_large_broadcast_starts_instances_too(store: Store) -> None:
-    async with harness(store, Opening, Ordering, broadcast_limit=2) as app:
-        for _ in range(5):
-            await app.start(Opening)
-        await app.drain()
-        first, second = Trigger(kind="broadcast", name="open"), Trigger(kind="broadcast", name="open")
-        await deploy(app, Opening, first)
-        await deploy(app, Ordering, second)
-        assert await app.broadcast("open", 7, dedup_key="k") == 7
-        assert await app.broadcast("open", 7, dedup_key="k") == 7
-        await app.drain()
-        assert sorted(await statuses(app)) == ["awaiting_signal"] * 2 + ["done"] * 5
-
-
 async def test_an_automatic_start_has_a_step_and_a_state_of_its_own(store: Store) -> None:
     async with harness(store, Opening) as app:
         start = Trigger(kind="broadcast", name="open", element="other", state='{"fixed":1}')
