@@ -405,7 +405,7 @@ def _check(store: Any, clock: TickingClock, examples: int) -> None:
 
 def test_the_kernel_does_what_its_model_says_on_sqlite() -> None:
     clock = TickingClock()
-    _check(SqliteStore("sqlite://", clock=clock), clock, examples=150)
+    _check(SqliteStore("sqlite://", clock=clock), clock, examples=60)
 
 
 @pytest.mark.usefixtures("postgres")
