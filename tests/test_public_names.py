@@ -1,16 +1,15 @@
 """The names people import. One that goes is a breaking change; one that comes is a promise."""
 
 import ast
-import importlib
 import inspect
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import hark
-import hark.testing
 from hark.model import errors
 
 NAMES = {
@@ -100,16 +99,7 @@ def test_what_the_public_verbs_return_is_importable_from_hark() -> None:
     assert {name for name in shown if name[0].isupper()} - of_typing <= NAMES
 
 
-def test_the_testing_kit_has_its_names() -> None:
-    assert issubclass(hark.testing.Harness, hark.Hark)
-
-
-def test_the_pytest_plugin_has_its_fixture() -> None:
-    assert hasattr(importlib.import_module("hark.pytest_plugin"), "hark_app")
-
-
 def test_the_version_is_the_distributions() -> None:
-    metadata = importlib.import_module("importlib.metadata")
     assert hark.__version__ == metadata.version("hark")
 
 

@@ -143,9 +143,8 @@ async def test_b10_variables_that_cannot_be_set(turns: Turns) -> None:
 
 async def test_b10_a_cancel_in_the_same_turn_comes_first(turns: Turns) -> None:
     await parked(turns)
-    variables = SetVariables(target="p", payload="{}")
-    await turns.run(variables, Cancel(target="p"))
-    assert isinstance(variables.result, Conflict)
+    [refused, _] = await ask(turns, SetVariables(target="p", payload="{}"), Cancel(target="p"))
+    assert isinstance(refused, Conflict)
 
 
 async def test_invariant_16_no_signal_is_taken_for_what_an_operator_asks(turns: Turns) -> None:
