@@ -9,6 +9,7 @@ from hark.model.names import awakeable_id
 from hark.model.notes import NoteAwakeable, NoteInbox, NoteWait
 from tests.kernel.family import Family, child
 from tests.promises.support_signals import outcome
+from tests.support.turns import ask
 
 
 def signal(payload: str) -> Deliver:
@@ -20,9 +21,8 @@ def wait(task: Claim, id: str) -> CommitNote:
 
 
 async def inbox(family: Family, task: Claim) -> list[str]:
-    request = CommitNote(note=NoteInbox(task.id, task.epoch))
-    await family.turns.run(request)
-    return [row.payload for row in request.result]
+    [found] = await ask(family.turns, CommitNote(note=NoteInbox(task.id, task.epoch)))
+    return [row.payload for row in found]
 
 
 async def test_j6_a_signal_to_a_process_is_received_by_the_task_that_waits_for_it(family: Family) -> None:
@@ -30,9 +30,8 @@ async def test_j6_a_signal_to_a_process_is_received_by_the_task_that_waits_for_i
     await family.turns.run(wait(tasks["p.1"], "w1"))
     assert await family.claims(signal("1"), signal("2")) == {}, "no signal wakes the process itself"
     assert [await inbox(family, tasks[id]) for id in ("p.0", "p.1")] == [[], ["1"]]
-    late = wait(tasks["p.0"], "w2")
-    await family.turns.run(late)
-    assert late.result.payload == "2"
+    [late] = await ask(family.turns, wait(tasks["p.0"], "w2"))
+    assert late.payload == "2"
 
 
 async def test_j6_a_signal_that_a_task_did_not_use_goes_back_to_its_process(family: Family) -> None:
@@ -40,9 +39,8 @@ async def test_j6_a_signal_that_a_task_did_not_use_goes_back_to_its_process(fami
     await family.turns.run(wait(tasks["p.0"], "w1"))
     await family.turns.run(signal("1"))
     await family.turns.run(outcome(tasks["p.0"], Finish("failed", error="no")))
-    late = wait(tasks["p.1"], "w2")
-    await family.turns.run(late)
-    assert late.result.payload == "1"
+    [late] = await ask(family.turns, wait(tasks["p.1"], "w2"))
+    assert late.payload == "1"
 
 
 async def test_b6_a_process_is_given_the_answers_to_its_user_tasks_and_no_signal(family: Family) -> None:
@@ -57,10 +55,8 @@ async def test_b6_a_process_is_given_the_answers_to_its_user_tasks_and_no_signal
 async def test_a2_what_a_process_and_its_tasks_ask_has_different_numbers(family: Family) -> None:
     parent = (await family.claims())["p"]
     task = (await family.claims(_asking(parent, effects=[child("p.0")])))["p.0"]
-    asked = [CommitNote(note=NoteAwakeable(task.id, task.epoch, "p", f"awakeable#0.{n}")) for n in range(2)]
-    await family.turns.run(*asked)
-    ids = [note.result.id for note in asked]
-    assert ids == [awakeable_id("p", (1 << 30) + n) for n in range(2)]
+    notes = [CommitNote(note=NoteAwakeable(task.id, task.epoch, "p", f"awakeable#0.{n}")) for n in range(2)]
+    assert [made.id for made in await ask(family.turns, *notes)] == [awakeable_id("p", (1 << 30) + n) for n in range(2)]
 
 
 def _asking(parent: Claim, **options: Any) -> Commit:

@@ -254,8 +254,7 @@ async def test_an_ended_task_runs_again_in_its_row_and_its_next_end_counts(stage
     again = RetryChild("j.0", state='{"attempt":2}', lane="task:ship", queue="gpu")
     await stage.run(park(job, effects=[again]))
     assert await stage.row("j.0", "status, result, error, finished_at, queue") == ("runnable", None, None, None, "gpu")
-    self_capacity = Capacity("by-hand", {"gpu": 1}, {"task:ship": Traits()})
-    [claim] = (await stage.turns.run(capacity=self_capacity)).claims
+    [claim] = (await stage.turns.run(capacity=Capacity("by-hand", {"gpu": 1}, {"task:ship": Traits()}))).claims
     assert (claim.id, claim.state, claim.attempt, claim.step) == ("j.0", '{"attempt":2}', 0, "charge")
     assert ends(await stage.job(done(claim))) == [("j.0", "done")]
 

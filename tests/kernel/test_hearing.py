@@ -134,8 +134,7 @@ async def test_each_message_goes_to_the_oldest_place_that_waits_for_it(turns: Tu
 
 async def test_a_wait_that_stays_receives_the_second_message_too(turns: Turns) -> None:
     await parked(turns, "m", paid("w-stays", answers_each=True))
-    several = [Message(name="paid", key="order-1") for _ in range(2)]
-    await turns.run(*several)
+    await turns.run(*(Message(name="paid", key="order-1") for _ in range(2)))
     claim = await turns.claim("M")
     assert await message(turns) == "m"  # while it executes
     assert received(claim) == [("message", "w-stays")] * 2
