@@ -138,9 +138,7 @@ class Model:
             case Scope():
                 self._keep(run.records)
             case Repeat(_, body, times):
-                run.position += 1
-                run.kept += [run.records] if run.records else []
-                run.records = []
+                self._end_instance(run)
                 return self._again(run, body, times)
         return None
 
@@ -157,11 +155,13 @@ class Model:
             if inside:
                 run.inside = [inside]
                 return run
-            run.kept += [run.records] if run.records else []
-            run.records = []
-            run.position += 1
+            self._end_instance(run)
         self._keep(run.kept)
         return None
+
+    def _end_instance(self, run: _Run) -> None:
+        run.kept += [run.records] if run.records else []
+        run.records, run.position = [], run.position + 1
 
     def _open(self, run: _Run) -> list[str]:
         own = [run.block.name] if isinstance(run.block, Task | Raise | Undoable) else list(run.handlers)

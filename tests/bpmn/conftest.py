@@ -1,6 +1,8 @@
-"""Every activation of a process in these tests leaves a sound state (soundness.py)."""
+"""Fixtures for BPMN: the testing kit on every database, and the check that every activation leaves a sound state."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -8,7 +10,9 @@ from hark.model.activation import Claim
 from hark.model.decisions import Decision
 from hark.programs.bpmn.interpreter import bpmn_program
 from hark.programs.bpmn.interpreter.bpmn_services import BpmnServices
+from hark.testing import Harness
 from tests.bpmn.soundness import flaws
+from tests.support.stores import Store
 
 
 @pytest.fixture(autouse=True)
@@ -22,3 +26,9 @@ def _sound_states(monkeypatch: pytest.MonkeyPatch) -> None:
         return decision
 
     monkeypatch.setattr(bpmn_program, "run_bpmn", run)
+
+
+@pytest.fixture
+async def app(store: Store) -> AsyncIterator[Harness]:
+    async with Harness(url=store.url, **store.options) as app:
+        yield app

@@ -1,8 +1,13 @@
-"""B2: whatever is given to `read_bpmn`, it has checked processes, or is an InvalidDefinition with problems, soon."""
+"""B2, B9, FAULTS 63: whatever a file has become, it has checked processes and a picture, or is refused, soon.
+
+HARK_FUZZ=100 tries a hundred times as many files.
+"""
 
 import os
 import xml.etree.ElementTree as ET
+from contextlib import suppress
 from copy import deepcopy
+from pathlib import Path
 from random import Random
 
 from hypothesis import example, given, settings
@@ -10,12 +15,14 @@ from hypothesis import strategies as st
 
 from hark import InvalidDefinition
 from hark.programs.bpmn.bpmn_spec import BpmnSource, decode_bpmn, encode_bpmn
+from hark.programs.bpmn.drawing.bpmn_drawing import draw
 from hark.programs.bpmn.file import read_bpmn
 from tests.bpmn.small_files import bpmn_file, chain, definitions, ext
 from tests.bpmn.test_b2_activities import CALLS, HANDLERS, LOOPS, SCRIPTS, USERS
 from tests.bpmn.test_b2_bad_files import IN_A_CHAIN, IN_A_PROCESS
 from tests.bpmn.test_b2_events import AROUND, BOUNDARIES, CAUGHT, THROWN
 from tests.bpmn.test_b2_extensions import REFUSED
+from tests.bpmn.test_b9_diagram import drawn
 
 ROUNDS = int(os.environ.get("HARK_FUZZ", "1"))
 NASTY = (
@@ -23,8 +30,11 @@ NASTY = (
     "a:b", ":", "tns:", "PT" + "9" * 400 + "S", "2030-99-99", "* * * * *", "R/2030-01-01/PT0S", "[", "[1, 2]", "true",
     '{"components": [{"type": "group", "components": [[]]}]}', '{"components": {}}', "0", "-1", "NaN", "${a.b(1)}",
     "a#b", "\u2028", "=" + "(" * 500, "=[" * 200, "${" + "!" * 500 + "x}", "1e999", "processInstance", "all",
-    "s", "e", "n", "p",
+    "s", "e", "n", "p", "99999", "1e308",
 )  # fmt: skip
+
+
+NESTS = "{http://www.omg.org/spec/BPMN/20100524/MODEL}subProcess"
 
 
 def seeds() -> list[str]:
@@ -48,11 +58,14 @@ def seeds() -> list[str]:
     return [*files, definitions(f'<process id="p">{form}{nested}</process>')]
 
 
+HERE = Path(__file__).parent
 SEEDS = seeds()
+DRAWN = [path.read_text("utf-8") for folder in ("files", "exports") for path in sorted((HERE / folder).iterdir())]
+files = st.sampled_from(SEEDS) | st.sampled_from(DRAWN)
 
 
 def check(data: bytes | str, *, ignore_extensions: bool = False) -> None:
-    """Read it, and check what is promised of the result."""
+    """Read and draw it, and check what is promised of the results."""
     try:
         found = read_bpmn(data, ignore_extensions=ignore_extensions)
     except InvalidDefinition as error:
@@ -61,9 +74,12 @@ def check(data: bytes | str, *, ignore_extensions: bool = False) -> None:
         for spec in found.processes:
             source = BpmnSource(spec, found.xml)
             assert decode_bpmn(encode_bpmn(source)) == source
+        drawn(draw(found.xml))
         return
     assert problems
     assert all(problem.message and problem.line != 0 for problem in problems)
+    with suppress(InvalidDefinition):  # a file that deploy refuses can have a picture
+        drawn(draw(data if isinstance(data, str) else data.decode("utf-8", "replace")))
 
 
 def mutate(text: str, random: Random) -> str:
@@ -73,12 +89,15 @@ def mutate(text: str, random: Random) -> str:
     for _ in range(random.choice((1, 1, 2, 3, 8))):
         parents = list(root.iter())
         parent = random.choice(parents)
-        chosen = random.choice(other)
-        match random.randrange(7):
+        chosen = random.choice(random.choice((other, parents)))
+        match random.randrange(8):
             case 0 if len(parent):
                 parent.remove(random.choice(list(parent)))
             case 1:
                 parent.insert(random.randrange(len(parent) + 1), deepcopy(chosen))
+            case 6:
+                for _ in range(random.choice((1, 3, 60, 300))):
+                    parent = ET.SubElement(parent, random.choice((chosen.tag, NESTS)))
             case 2 if parent.attrib:
                 parent.attrib[random.choice(list(parent.attrib))] = random.choice(NASTY)
             case 3 if parent.attrib:
@@ -105,7 +124,7 @@ def test_b2_any_bytes_are_processes_or_have_problems(data: bytes) -> None:
 
 
 @settings(max_examples=150 * ROUNDS, deadline=None)
-@given(st.sampled_from(SEEDS), st.data())
+@given(files, st.data())
 def test_b2_a_damaged_file_is_processes_or_has_problems(text: str, data: st.DataObject) -> None:
     raw = text.encode()
     start = data.draw(st.integers(0, len(raw)))
@@ -114,6 +133,6 @@ def test_b2_a_damaged_file_is_processes_or_has_problems(text: str, data: st.Data
 
 
 @settings(max_examples=500 * ROUNDS, deadline=None)
-@given(st.sampled_from(SEEDS), st.integers(0, 2**60), st.booleans())
+@given(files, st.integers(0, 2**60), st.booleans())
 def test_b2_a_changed_file_is_processes_or_has_problems(text: str, seed: int, ignore_extensions: bool) -> None:
     check(mutate(text, Random(seed)), ignore_extensions=ignore_extensions)

@@ -56,15 +56,14 @@ MANY = """
 """
 
 
-async def test_b6_answers_that_come_while_the_process_handles_others_count_each_once(store: Store) -> None:
-    async with Harness(url=store.url, **store.options) as app:
-        await app.deploy(MANY)
-        instance = await app.start("many", {"n": 40})
-        await app.drain()
-        asked = [task.id for task in await app.awakeables(status="PENDING")]
-        async with app.worker():
-            for replies in [[app.resolve(id, {id: True}) for id in asked[first::3]] for first in range(3)]:
-                for reply in replies:
-                    await reply
-            assert await instance.result(timeout=60) == {"n": 40, **dict.fromkeys(asked, True)}
-        assert {task.status for task in await app.awakeables()} == {"RESOLVED"}
+async def test_b6_answers_that_come_while_the_process_handles_others_count_each_once(app: Harness) -> None:
+    await app.deploy(MANY)
+    instance = await app.start("many", {"n": 40})
+    await app.drain()
+    asked = [task.id for task in await app.awakeables(status="PENDING")]
+    async with app.worker():
+        for replies in [[app.resolve(id, {id: True}) for id in asked[first::3]] for first in range(3)]:
+            for reply in replies:
+                await reply
+        assert await instance.result(timeout=60) == {"n": 40, **dict.fromkeys(asked, True)}
+    assert {task.status for task in await app.awakeables()} == {"RESOLVED"}

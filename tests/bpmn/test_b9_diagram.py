@@ -7,8 +7,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hark import InvalidDefinition, NotFound
 from hark.programs.bpmn.diagram_marks import Marks
@@ -236,33 +234,6 @@ def test_b9_a_name_keeps_its_line_breaks() -> None:
     lines = [span.text for span in parsed(svg).iter(f"{SVG}tspan")]
     assert lines == ["Scan", "it", "one", "two"]
     assert title(drawn(svg)["t"]) == "Task: Scan it"
-
-
-ATTRIBUTE = re.compile(r'(?<= )(?!xmlns)[\w:]+="([^"]*)"')
-CLOSED = re.compile(r"<[\w:]+ [^<>]*/>")
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.data())
-def test_b9_changed_files_are_drawn_or_refused(data: st.DataObject) -> None:
-    xml = text_of(data.draw(st.sampled_from(["order_cloud", "shop_pools", "claim_bare"])))
-    for _ in range(data.draw(st.integers(1, 6))):
-        change = data.draw(st.sampled_from(["value", "remove attribute", "remove element", "repeat element"]))
-        found = list((CLOSED if "element" in change else ATTRIBUTE).finditer(xml))
-        one, other = found[data.draw(st.integers(0, len(found) - 1))], found[data.draw(st.integers(0, len(found) - 1))]
-        match change:
-            case "value":
-                value = data.draw(st.sampled_from([other[1], "NaN", "-1", "0", "true", "99999", "x:y", ""]))
-                xml = xml[: one.start(1)] + value + xml[one.end(1) :]
-            case "repeat element":
-                xml = xml[: one.start()] + other[0] + xml[one.start() :]
-            case _:
-                xml = xml[: one.start()] + xml[one.end() :]
-    try:
-        svg = draw(xml)
-    except InvalidDefinition:
-        return
-    drawn(svg)
 
 
 def test_b9_a_file_that_deploy_refuses_is_drawn() -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from hark import FunctionContext, Hark, workflow
+from hark import FunctionContext, Handle, Hark, workflow
 from hark.engine.worker import activations, residents
 from hark.engine.worker.attached_worker import AttachedWorker
 from hark.engine.worker.slots import Slots
@@ -17,6 +17,7 @@ from hark.kernel.requests import Commit
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Decision, Park
 from hark.store.protocol import Full
+from tests.support.claims import a_claim
 from tests.support.inspect import counted, until
 from tests.support.stores import Store
 
@@ -50,6 +51,20 @@ async def parked(app: Hark, id: str, name: str) -> None:
         return any(wait.instance_id == id and wait.name == name for wait in await app.waits(kind="signal"))
 
     await until(is_parked, f"{id} to wait for {name}")
+
+
+async def end(it: Handle[Any]) -> None:
+    await it.signal("one", 1)
+    await it.signal("two", 2)
+    assert await it.result(timeout=30) == [1, 2]
+
+
+async def end_in_steps(app: Hark, it: Handle[Any]) -> None:
+    """Send each signal when the function has parked on it."""
+    for n, name in enumerate(("one", "two")):
+        await parked(app, it.id, name)
+        await it.signal(name, n)
+    assert await it.result(timeout=30) == [0, 1]
 
 
 async def test_a_function_that_is_answered_soon_is_not_replayed(store: Store) -> None:
@@ -86,10 +101,7 @@ async def test_a_signal_that_it_knew_when_it_parked_is_not_received_twice(store:
 async def test_with_the_option_0_every_activation_replays(store: Store) -> None:
     async with make(store, resident_functions=0) as app, app.worker():
         it = await app.start(waits, {"name": "a"})
-        for n, name in enumerate(("one", "two")):
-            await parked(app, it.id, name)
-            await it.signal(name, n)
-        assert await it.result(timeout=30) == [0, 1]
+        await end_in_steps(app, it)
     assert begun == ["a"] * 3
     assert closed == ["a"] * 3
 
@@ -102,9 +114,7 @@ async def test_the_oldest_is_given_up_when_there_are_too_many(store: Store) -> N
         await parked(app, second.id, "one")
         await until(lambda: closed == ["a"], "the first to be given up")
         for it in (second, first):
-            await it.signal("one", 1)
-            await it.signal("two", 2)
-            assert await it.result(timeout=30) == [1, 2]
+            await end(it)
     assert begun == ["a", "b", "a"]
 
 
@@ -116,9 +126,7 @@ async def test_large_ones_are_given_up(store: Store, monkeypatch: pytest.MonkeyP
             await parked(app, it.id, "one")
         await until(lambda: "b" * 200 in closed, "the large one to be given up")
         for it in (small, large):
-            await it.signal("one", 1)
-            await it.signal("two", 2)
-            assert await it.result(timeout=30) == [1, 2]
+            await end(it)
 
 
 async def test_old_ones_are_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,10 +154,7 @@ async def test_one_that_is_given_up_after_its_claim_reads_its_journal_itself(
     async with make(store, one_call_turns=False) as app, app.worker():
         it = await app.start(waits, {"name": "a"})
         with counted(store, monkeypatch) as sent:
-            for n, name in enumerate(("one", "two")):
-                await parked(app, it.id, name)
-                await it.signal(name, n)
-            assert await it.result(timeout=30) == [0, 1]
+            await end_in_steps(app, it)
     assert "journal_of" not in sent
     assert begun == ["a"] * 3
 
@@ -171,10 +176,7 @@ async def test_x5_a_journal_that_cannot_be_read_for_a_while_does_not_fail_the_fu
     monkeypatch.setattr(residents.Residents, "resume", lambda kept, claim: kept._give_up(claim.id))
     async with make(store, one_call_turns=False) as app, app.worker():
         it = await app.start(waits, {"name": "a"})
-        for n, name in enumerate(("one", "two")):
-            await parked(app, it.id, name)
-            await it.signal(name, n)
-        assert await it.result(timeout=30) == [0, 1]
+        await end_in_steps(app, it)
     assert refused == [it.id] * 3
 
 
@@ -200,10 +202,7 @@ async def test_the_outcome_of_an_abandoned_claim_keeps_no_function_in_memory() -
 
 
 def _claim_of_function(epoch: int) -> Claim:
-    claim = Claim(
-        "id", "waits", 1, "workflow", "default", 0, "start", "{}", 0, epoch, None, None, None, None, False, True, 0, 0,
-        None, 1.0, None, None, None, "lane", None,
-    )  # fmt: skip
+    claim = a_claim(kind="workflow", epoch=epoch, has_inbox_rows=True)
     claim.session, claim.traits = _Session(), Traits(keeps_journal=True)
     return claim
 
@@ -219,9 +218,7 @@ async def test_a_worker_that_stops_gives_up_all_and_the_next_one_replays(store: 
             await parked(app, it.id, "one")
         assert closed == ["a"]
         async with app.worker():
-            await it.signal("one", 1)
-            await it.signal("two", 2)
-            assert await it.result(timeout=30) == [1, 2]
+            await end(it)
     assert begun == ["a", "a"]
 
 

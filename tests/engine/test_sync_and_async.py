@@ -221,14 +221,6 @@ def test_one_app_serves_several_loops(store: Store) -> None:
         assert list(pool.map(in_a_loop, range(8))) == list(range(8))
 
 
-async def test_a_call_acts_even_if_its_reply_is_never_awaited(store: Store) -> None:
-    async with open_app(store) as app:
-        app.start(Order, id="unawaited")
-        app.signal("unawaited", "early", 1)
-        await app.start(Order, id="awaited")
-        assert [event.type for event in await app.events("unawaited")] == ["started", "signal"]
-
-
 async def test_several_tasks_can_await_one_reply_and_again(store: Store) -> None:
     app = open_app(store)
     async with app, app.worker():
@@ -261,22 +253,6 @@ async def _of(reply: Reply[Any]) -> Any:
 
 
 # -- errors that are never read --------------------------------------------------------------------
-
-
-def test_an_error_that_is_never_read_is_logged(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    with open_app(store) as app, caplog.at_level(logging.ERROR, logger="hark"):
-        app.start(Order, id="x").result()
-        app.start(Order, id="x")
-        app.list().result()
-        app.start(Order).result()  # answered in order: the duplicate is decided by now
-        app.start(Order).result()  # and the turn that decided it has ended
-        gc.collect()
-        assert "Duplicate" in caplog.text
-        caplog.clear()
-        with pytest.raises(Duplicate):
-            app.start(Order, id="x").result()
-        gc.collect()
-        assert "Duplicate" not in caplog.text
 
 
 async def test_an_error_that_is_never_awaited_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -82,6 +83,12 @@ class Note(Machine):
         return Done(ctx.awaited[0].payload)
 
 
+def app_on(store: Store, *definitions: Any) -> Hark:
+    app = Hark(store.url, **store.options)
+    app.register(*definitions)
+    return app
+
+
 def named(spans: InMemorySpanExporter) -> dict[str, ReadableSpan]:
     return {span.name: span for span in spans.get_finished_spans()}
 
@@ -147,9 +154,7 @@ class Broken(Machine):
 
 
 async def test_x6_failures_are_visible_in_the_spans(store: Store, spans: InMemorySpanExporter) -> None:
-    app = Hark(store.url, **store.options)
-    app.register(Broken)
-    async with app, app.worker():
+    async with app_on(store, Broken) as app, app.worker():
         with pytest.raises(InstanceFailed):
             await (await app.start(Broken, id="b-1")).result(timeout=30)
         with pytest.raises(Duplicate):
@@ -167,9 +172,7 @@ async def test_x6_failures_are_visible_in_the_spans(store: Store, spans: InMemor
 async def test_x6_a_duplicate_does_not_change_the_trace_of_the_holder(
     store: Store, spans: InMemorySpanExporter
 ) -> None:
-    app = Hark(store.url, **store.options)
-    app.register(Note)
-    async with app:
+    async with app_on(store, Note) as app:
         await app.start(Note, id="n-1")
         with pytest.raises(Duplicate):
             await app.start(Note, id="n-1")
@@ -204,9 +207,7 @@ async def sections(ctx: FunctionContext) -> None:
 async def test_x6_code_of_a_function_can_make_spans_around_its_operations(
     store: Store, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = Hark(store.url, **store.options)
-    app.register(sections)
-    async with app, app.worker():
+    async with app_on(store, sections) as app, app.worker():
         job = await app.start(sections)
         await job.wait_for("awaiting_signal", timeout=30)
         await job.signal("go")
@@ -227,9 +228,7 @@ async def undone(ctx: FunctionContext) -> None:
 async def test_x6_runs_and_undos_have_spans_with_the_instance_the_attempt_and_the_error(
     store: Store, spans: InMemorySpanExporter
 ) -> None:
-    app = Hark(store.url, **store.options)
-    app.register(undone)
-    async with app, app.worker():
+    async with app_on(store, undone) as app, app.worker():
         job = await app.start(undone)
         with pytest.raises(InstanceFailed):
             await job.result(timeout=30)
@@ -259,9 +258,7 @@ async def endless(ctx: FunctionContext) -> None:
 async def test_x6_no_span_stays_open_when_code_is_cancelled_or_handed_back(
     store: Store, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = Hark(store.url, **store.options)
-    app.register(Endless, endless)
-    async with app:
+    async with app_on(store, Endless, endless) as app:
         async with app.worker(grace=0):
             cancelled = [await app.start(definition) for definition in (Endless, endless)]
             for handle in cancelled:
@@ -281,9 +278,7 @@ async def test_x6_no_span_stays_open_when_code_is_cancelled_or_handed_back(
 async def test_x6_the_name_of_a_span_does_not_depend_on_how_many_are_started(
     store: Store, spans: InMemorySpanExporter
 ) -> None:
-    app = Hark(store.url, **store.options)
-    app.register(Note)
-    async with app:
+    async with app_on(store, Note) as app:
         await app.start_many([(Note, {}), (Note, {})])
     assert (named(spans)["start instances"].attributes or {})["hark.instances"] == 2
 
@@ -355,6 +350,5 @@ print([name for name in sys.modules if name.startswith(("opentelemetry", "hark.e
 
 
 async def test_x6_without_a_provider_there_is_no_tracing(store: Store) -> None:
-    app = Hark(store.url, **store.options)
-    async with app:
+    async with app_on(store) as app:
         assert app._services.tracing is None

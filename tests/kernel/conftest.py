@@ -12,7 +12,8 @@ from hark.kernel.result import TurnResult
 from hark.kernel.turn import run_turn
 from hark.store.protocol import Store as StoreProtocol
 from hark.store.sql import Sql
-from hark.store.sqlite import SqliteStore
+from tests.kernel.family import Family
+from tests.promises.support_signals import Turns
 from tests.support.stores import Store
 from tests.support.turns import REGISTER, TickingClock, rules
 
@@ -37,25 +38,39 @@ class KernelTurns:
 
 
 @asynccontextmanager
-async def _open(store: StoreProtocol, clock: TickingClock) -> AsyncIterator[KernelTurns]:
-    await store.open()
-    try:
-        turns = KernelTurns(store, clock)
+async def _open(store: Store, clock: TickingClock) -> AsyncIterator[KernelTurns]:
+    async with store.opened(clock=clock) as opened:
+        turns = KernelTurns(opened, clock)
         await turns.run(REGISTER)
         yield turns
-    finally:
-        await store.close()
 
 
 @pytest.fixture
-async def turns() -> AsyncIterator[KernelTurns]:
-    clock = TickingClock()
-    async with _open(SqliteStore("sqlite://", clock=clock), clock) as turns:
+def clock() -> TickingClock:
+    return TickingClock()
+
+
+@pytest.fixture
+async def turns(clock: TickingClock) -> AsyncIterator[KernelTurns]:
+    async with _open(Store("sqlite", "sqlite://"), clock) as turns:
         yield turns
 
 
 @pytest.fixture
-async def turns_on_both(store: Store) -> AsyncIterator[KernelTurns]:
-    clock = TickingClock()
-    async with _open(store.make(clock=clock), clock) as turns:
+async def turns_on_both(store: Store, clock: TickingClock) -> AsyncIterator[KernelTurns]:
+    async with _open(store, clock) as turns:
         yield turns
+
+
+@pytest.fixture
+async def turns_by_hand(store: Store, clock: TickingClock) -> AsyncIterator[Turns]:
+    """Turns with the machine `M`, on every database. A turn may stay open while others run."""
+    async with Turns(store, clock) as turns:
+        await turns.register("M")
+        yield turns
+
+
+@pytest.fixture
+async def family(store: Store) -> AsyncIterator[Family]:
+    async with Family(store) as family:
+        yield family

@@ -1,21 +1,11 @@
 """What operators ask of a process: variables are set, and incidents are resumed while it is live (B10)."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from hark.kernel.requests import (
-    Cancel,
-    Commit,
-    DefinitionRow,
-    Deliver,
-    HandBack,
-    Register,
-    RetryInstance,
-    SetVariables,
-)
+from hark.kernel.requests import Cancel, Commit, DefinitionRow, Deliver, HandBack, Register, RetryInstance, SetVariables
 from hark.model.activation import Claim
 from hark.model.bpmn_state import control_wait, has_begun, merge_variables
 from hark.model.decisions import Arm, Decision, Finish, Park
@@ -23,19 +13,16 @@ from hark.model.errors import Conflict, InvalidInput, NotFound
 from hark.model.lanes import BPMN, ENGINE_QUEUE
 from hark.programs.bpmn.bpmn_spec import START, step_of_start
 from tests.promises.support_signals import Turns, rows
-from tests.support.inspect import counted
-from tests.support.stores import Store
+from tests.support.turns import ask
 
 WAIT = Arm("children", control_wait("p"), "", answers_each=True)
 
 
 @pytest.fixture
-async def turns(store: Store) -> AsyncIterator[Turns]:
-    async with Turns(store) as turns:
-        await turns.run(Register(rows=[DefinitionRow("P", 1, BPMN, ENGINE_QUEUE, START)]))
-        await turns.register("M")
-        await turns.start("P", "p")
-        yield turns
+async def turns(turns_by_hand: Turns) -> Turns:
+    await turns_by_hand.run(Register(rows=[DefinitionRow("P", 1, BPMN, ENGINE_QUEUE, START)]))
+    await turns_by_hand.start("P", "p")
+    return turns_by_hand
 
 
 def decided(claim: Claim, move: Any, state: dict[str, Any]) -> Commit:
@@ -46,11 +33,6 @@ def decided(claim: Claim, move: Any, state: dict[str, Any]) -> Commit:
 async def parked(turns: Turns, **state: Any) -> None:
     """The process has begun and waits."""
     await turns.run(decided(await turns.claim("P"), Park((WAIT,)), {"variables": {"a": 1}, "tokens": [], **state}))
-
-
-async def ask(turns: Turns, *requests: Any) -> list[Any]:
-    await turns.run(*requests)
-    return [request.result for request in requests]
 
 
 async def state(turns: Turns) -> Any:
@@ -161,9 +143,8 @@ async def test_b10_variables_that_cannot_be_set(turns: Turns) -> None:
 
 async def test_b10_a_cancel_in_the_same_turn_comes_first(turns: Turns) -> None:
     await parked(turns)
-    variables = SetVariables(target="p", payload="{}")
-    await turns.run(variables, Cancel(target="p"))
-    assert isinstance(variables.result, Conflict)
+    [refused, _] = await ask(turns, SetVariables(target="p", payload="{}"), Cancel(target="p"))
+    assert isinstance(refused, Conflict)
 
 
 async def test_invariant_16_no_signal_is_taken_for_what_an_operator_asks(turns: Turns) -> None:
@@ -172,24 +153,3 @@ async def test_invariant_16_no_signal_is_taken_for_what_an_operator_asks(turns: 
         await turns.run(Deliver(target="p", name=name, payload='{"a":2}'))
     assert await turns.nobody_runs("P")
     assert {kind for (kind,) in await rows(turns.made_for, "SELECT kind FROM inbox")} == {"signal"}
-
-
-async def test_b10_many_variables_and_retries_take_as_many_statements_as_one(
-    turns: Turns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts = []
-    for n in (1, 20):
-        ids = [f"{kind}{n}-{i}" for i in range(n) for kind in ("a", "b")]
-        await turns.start("P", *ids)
-        claims = [claim for claim in (await turns.run(lanes=["P"], room=100)).claims if claim.id in ids]
-        begun = [claim for claim in claims if claim.id.startswith("a")]
-        arms = {claim.id: Arm("children", control_wait(claim.id), "", answers_each=True) for claim in begun}
-        stuck = {"variables": {}, "incidents": [{}]}
-        await turns.run(*(decided(claim, Park((arms[claim.id],)), stuck) for claim in begun))
-        failing = [claim for claim in claims if claim.id.startswith("b")]
-        await turns.run(*(decided(claim, Finish("failed", error="no"), stuck) for claim in failing))
-        requests = [SetVariables(target=id, payload='{"a":1}') for id in ids]
-        with counted(turns.made_for, monkeypatch) as sent:
-            await turns.run(*requests, *(RetryInstance(target=claim.id) for claim in begun))
-        counts.append(sent)
-    assert counts[0] == counts[1]

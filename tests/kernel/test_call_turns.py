@@ -612,9 +612,7 @@ def test_a_request_that_was_tried_in_vain_goes_the_ordinary_way() -> None:
 
 async def test_a_call_has_the_time_the_number_and_the_position_of_its_turn(pg_store: Store) -> None:
     """Without the clock of a test, the function itself reads the time; the kernel must know all that it wrote."""
-    store: Any = pg_store.make()
-    await store.open()
-    try:
+    async with pg_store.opened() as store:
         ways = BothWays(store, TickingClock())
         await ways.run(REGISTER, StartInstances(items=[new("x"), new("y")]))
         claims = (await ways.run(claim=Capacity("maker", ALL, LANES))).claims
@@ -636,8 +634,6 @@ async def test_a_call_has_the_time_the_number_and_the_position_of_its_turn(pg_st
         tx, _ = await _in_one_call(store, signal("y"))
         assert await store.read(Sql("SELECT since FROM instances WHERE id = 'y'")) == [(last + 1,)]
         assert (tx.position, (await store.begin()).position) == (last + 1, last + 2)
-    finally:
-        await store.close()
 
 
 async def _in_one_call(store: PostgresStore, request: Request) -> tuple[PostgresTx, TurnResult]:

@@ -41,7 +41,6 @@ from hark.model.decisions import (
 from hark.model.errors import Conflict
 from hark.model.lanes import ENGINE_QUEUE, JOB
 from tests.promises.support_signals import Turns, outcome, rows
-from tests.support.inspect import counted
 from tests.support.stores import Store
 
 CHARGE = "task:charge"
@@ -184,22 +183,6 @@ async def test_a_job_starts_more_tasks_against_the_wait_it_has(stage: Stage) -> 
     assert ends(await stage.job(done(executing["j.1"]))) == [("j.1", "done")]
 
 
-async def test_a_turn_takes_as_many_statements_for_a_hundred_tasks_as_for_one(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts = []
-    for first, last in ((0, 1), (1, 2), (2, 102)):  # the first one arms the wait
-        names = [f"j.{n}" for n in range(first, last)]
-        job = await stage.job()
-        with counted(stage.store, monkeypatch) as sent:
-            await stage.run(park(job, arm=(ENDS,) if first == 0 else (), effects=tasks(*names)))
-            executing = await stage.tasks()
-            await stage.run(*(done(claim) for claim in executing.values()))
-        assert sorted(executing) == sorted(names)
-        counts.append(sent)
-    assert counts[1] == counts[2]
-
-
 @pytest.mark.parametrize("armed_before", [True, False])
 async def test_a_task_whose_id_is_taken_ends_as_refused_under_the_id_that_the_job_knows(
     stage: Stage, armed_before: bool
@@ -271,8 +254,7 @@ async def test_an_ended_task_runs_again_in_its_row_and_its_next_end_counts(stage
     again = RetryChild("j.0", state='{"attempt":2}', lane="task:ship", queue="gpu")
     await stage.run(park(job, effects=[again]))
     assert await stage.row("j.0", "status, result, error, finished_at, queue") == ("runnable", None, None, None, "gpu")
-    self_capacity = Capacity("by-hand", {"gpu": 1}, {"task:ship": Traits()})
-    [claim] = (await stage.turns.run(capacity=self_capacity)).claims
+    [claim] = (await stage.turns.run(capacity=Capacity("by-hand", {"gpu": 1}, {"task:ship": Traits()}))).claims
     assert (claim.id, claim.state, claim.attempt, claim.step) == ("j.0", '{"attempt":2}', 0, "charge")
     assert ends(await stage.job(done(claim))) == [("j.0", "done")]
 

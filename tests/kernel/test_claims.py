@@ -8,6 +8,11 @@ from hark.kernel.requests import Deliver, HandBack, Reclaim, StartInstances
 from tests.support.turns import advance, capacity, done, new, on, park
 
 
+@pytest.fixture
+def turns(turns_on_both: Any) -> Any:
+    return turns_on_both
+
+
 async def test_a_backlog_of_refused_rows_does_not_hold_up_the_row_behind_it(turns: Any) -> None:
     """The turn reads past the rows whose bucket has refused one of them, instead of three of them per turn."""
     await turns.run(StartInstances(items=[new("holder", concurrency_key="k")]))
@@ -25,17 +30,15 @@ async def parked(turns: Any, id: str, **options: Any) -> Deliver:
     return Deliver(target=id, name="go")
 
 
-async def test_a_start_in_the_turn_of_a_waking_signal_is_claimed_with_it(turns_on_both: Any) -> None:
-    turns = turns_on_both
+async def test_a_start_in_the_turn_of_a_waking_signal_is_claimed_with_it(turns: Any) -> None:
     wake = await parked(turns, "waiting")
     start = StartInstances(items=[new("started")])
     result = await turns.run(wake, start, claim=capacity("worker", 3, backlog=False))
     assert {claim.id for claim in result.claims} == {"waiting", "started"}
 
 
-async def test_the_next_turn_claims_a_step_that_lost_its_slot_while_others_ran_ahead(turns_on_both: Any) -> None:
+async def test_the_next_turn_claims_a_step_that_lost_its_slot_while_others_ran_ahead(turns: Any) -> None:
     """Three slots and one row that waits: the queue is read to its end, and still a row is left behind."""
-    turns = turns_on_both
     items = [new(f"ahead-{n}") for n in range(3)]
     claims = (await turns.run(StartInstances(items=items), claim=capacity("worker", 3))).claims
     await turns.run(StartInstances(items=[new("waits")]))
@@ -50,10 +53,9 @@ async def test_the_next_turn_claims_a_step_that_lost_its_slot_while_others_ran_a
 @pytest.mark.parametrize("backlog", [False, True])
 @pytest.mark.parametrize("room", [1, 3])
 async def test_woken_instances_are_claimed_up_to_the_free_slots_and_the_others_are_left_claimable(
-    turns_on_both: Any, room: int, backlog: bool
+    turns: Any, room: int, backlog: bool
 ) -> None:
     """`b` needs a bucket and `d` is a row of another process: neither is claimed in the quickest way."""
-    turns = turns_on_both
     wake = [await parked(turns, "a"), await parked(turns, "b", concurrency_key="k"), await parked(turns, "c")]
     await turns.run(StartInstances(items=[new("d")]))
     result = await turns.run(*wake, claim=capacity("worker", room, backlog=backlog))
@@ -63,20 +65,14 @@ async def test_woken_instances_are_claimed_up_to_the_free_slots_and_the_others_a
 
 
 @pytest.mark.parametrize("backlog", [False, True])
-async def test_m9_of_instances_under_one_key_that_are_woken_together_one_is_claimed(
-    turns_on_both: Any, backlog: bool
-) -> None:
-    turns = turns_on_both
+async def test_m9_of_instances_under_one_key_that_are_woken_together_one_is_claimed(turns: Any, backlog: bool) -> None:
     wake = [await parked(turns, id, concurrency_key="k") for id in ("a", "b")]
     result = await turns.run(*wake, claim=capacity("worker", 3, backlog=backlog))
     assert len(result.claims) == 1
 
 
 @pytest.mark.parametrize("priority", [-1, 1])
-async def test_m10_the_most_urgent_of_the_woken_and_the_waiting_gets_the_slot(
-    turns_on_both: Any, priority: int
-) -> None:
-    turns = turns_on_both
+async def test_m10_the_most_urgent_of_the_woken_and_the_waiting_gets_the_slot(turns: Any, priority: int) -> None:
     wake = await parked(turns, "woken", priority=priority)
     await turns.run(StartInstances(items=[new("waits")]))
     [claim] = (await turns.run(wake, claim=capacity("worker"))).claims
@@ -84,8 +80,7 @@ async def test_m10_the_most_urgent_of_the_woken_and_the_waiting_gets_the_slot(
 
 
 @pytest.mark.parametrize("lazy", [0, 1])
-async def test_m10_the_least_urgent_step_loses_its_slot(turns_on_both: Any, lazy: int) -> None:
-    turns = turns_on_both
+async def test_m10_the_least_urgent_step_loses_its_slot(turns: Any, lazy: int) -> None:
     items = [new(f"ahead-{n}", priority=1 if n == lazy else -1) for n in range(2)]
     claims = {
         claim.id: claim for claim in (await turns.run(StartInstances(items=items), claim=capacity("w", 2))).claims
@@ -98,8 +93,8 @@ async def test_m10_the_least_urgent_step_loses_its_slot(turns_on_both: Any, lazy
 
 
 @pytest.mark.parametrize("room", [0, 1])
-async def test_a_turn_that_fills_its_slots_says_that_rows_may_be_left(turns_on_both: Any, room: int) -> None:
-    result = await turns_on_both.run(StartInstances(items=[new("a"), new("b")]), claim=capacity("worker", room))
+async def test_a_turn_that_fills_its_slots_says_that_rows_may_be_left(turns: Any, room: int) -> None:
+    result = await turns.run(StartInstances(items=[new("a"), new("b")]), claim=capacity("worker", room))
     assert len(result.claims) == room
     assert result.pending.left_claimable
     assert result.pending.backlog

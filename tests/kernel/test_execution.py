@@ -9,9 +9,10 @@ import pytest
 
 from hark.kernel.execution import AdvanceTurn, CallTurn, FullTurn, choose_execution
 from hark.kernel.requests import Cancel, Capacity, Commit, Deliver, Request, SettleAwakeable, StartInstances, Sweep
-from hark.model.activation import Claim, Traits, WaitRow
+from hark.model.activation import Traits, WaitRow
 from hark.model.decisions import Settle
 from hark.model.names import awakeable_id
+from tests.support.claims import a_claim
 from tests.support.turns import advance, done
 
 ROOM = Capacity("me", {"default": 5}, {"m@1": Traits()}, backlog=False)
@@ -19,15 +20,8 @@ WAITING = Capacity("me", {"default": 5}, {"m@1": Traits()}, backlog=True)
 FULL_QUEUES = Capacity("me", {"default": 0}, {"m@1": Traits()}, backlog=True)
 
 
-def _claim(id: str) -> Claim:
-    return Claim(
-        id, "m", 1, "machine", "default", 0, "start", "{}", 0, 1, None, None, None, None, False, False, 0, 0, None, 1.0,
-        None, None, None, "m@1", None,
-    )  # fmt: skip
-
-
 def _next(id: str) -> Commit:
-    return advance(_claim(id))
+    return advance(a_claim(id=id))
 
 
 def _next_of_woken(id: str) -> Commit:
@@ -44,7 +38,7 @@ def _signal(id: str = "a") -> Deliver:
 ANSWER = SettleAwakeable(settle=Settle(awakeable_id("a", 0), "RESOLVED", "1"))
 CASES: dict[str, tuple[Sequence[Request], dict[str, Any], type]] = {
     "outcomes that run ahead": ([_next("a"), _next("b")], {}, AdvanceTurn),
-    "one of them ends": ([_next("a"), done(_claim("b"))], {}, FullTurn),
+    "one of them ends": ([_next("a"), done(a_claim(id="b"))], {}, FullTurn),
     "one of them was woken": ([_next("a"), _next_of_woken("b")], {}, FullTurn),
     "two of one instance": ([_next("a"), _next("a")], {}, FullTurn),
     "an outcome and a signal": ([_next("a"), _signal("b")], {}, FullTurn),

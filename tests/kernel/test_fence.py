@@ -10,6 +10,11 @@ from hark.model.activation import Claim
 from tests.support.turns import MINUTE, advance, capacity, done, new
 
 
+@pytest.fixture
+def turns(turns_on_both: Any) -> Any:
+    return turns_on_both
+
+
 async def two_owners(turns: Any) -> tuple[Claim, Claim]:
     """Two claims of `x`: that of a zombie and that of the present owner."""
     [zombie] = (await turns.run(StartInstances(items=[new("x")]), claim=capacity("zombie"))).claims
@@ -18,10 +23,7 @@ async def two_owners(turns: Any) -> tuple[Claim, Claim]:
 
 
 @pytest.mark.parametrize("zombie_first", [True, False])
-async def test_x2_of_a_zombie_and_the_owner_in_one_turn_the_owner_commits(
-    turns_on_both: Any, zombie_first: bool
-) -> None:
-    turns = turns_on_both
+async def test_x2_of_a_zombie_and_the_owner_in_one_turn_the_owner_commits(turns: Any, zombie_first: bool) -> None:
     zombie, owner = await two_owners(turns)
     late, present = advance(zombie, new("born")), done(owner)
     await turns.run(*([late, present] if zombie_first else [present, late]))
@@ -29,8 +31,7 @@ async def test_x2_of_a_zombie_and_the_owner_in_one_turn_the_owner_commits(
     assert await turns.read("SELECT id, status FROM instances") == [("x", "done")]
 
 
-async def test_fault_70_of_two_outcomes_of_one_claim_in_one_turn_the_first_commits(turns_on_both: Any) -> None:
-    turns = turns_on_both
+async def test_fault_70_of_two_outcomes_of_one_claim_in_one_turn_the_first_commits(turns: Any) -> None:
     _, owner = await two_owners(turns)
     first, second = done(owner), advance(owner, new("born"))
     await turns.run(first, second)
@@ -38,8 +39,7 @@ async def test_fault_70_of_two_outcomes_of_one_claim_in_one_turn_the_first_commi
     assert await turns.read("SELECT id, status FROM instances") == [("x", "done")]
 
 
-async def test_x2_a_cancel_in_the_turn_of_a_zombie_does_not_revive_its_outcome(turns_on_both: Any) -> None:
-    turns = turns_on_both
+async def test_x2_a_cancel_in_the_turn_of_a_zombie_does_not_revive_its_outcome(turns: Any) -> None:
     zombie, _ = await two_owners(turns)
     await turns.run(StartInstances(items=[new("other")]))
     late = done(zombie, new("born"))
@@ -50,8 +50,7 @@ async def test_x2_a_cancel_in_the_turn_of_a_zombie_does_not_revive_its_outcome(t
     ]  # fmt: skip
 
 
-async def test_x2_a_cancel_in_the_turn_of_an_outcome_comes_before_it(turns_on_both: Any) -> None:
-    turns = turns_on_both
+async def test_x2_a_cancel_in_the_turn_of_an_outcome_comes_before_it(turns: Any) -> None:
     _, owner = await two_owners(turns)
     late = done(owner, new("born"))
     await turns.run(late, Cancel(target="x"))
@@ -59,8 +58,7 @@ async def test_x2_a_cancel_in_the_turn_of_an_outcome_comes_before_it(turns_on_bo
     assert await turns.read("SELECT id, status FROM instances") == [("x", "cancelled")]
 
 
-async def test_x2_an_outcome_of_an_instance_that_was_removed_is_fenced(turns_on_both: Any) -> None:
-    turns = turns_on_both
+async def test_x2_an_outcome_of_an_instance_that_was_removed_is_fenced(turns: Any) -> None:
     zombie, owner = await two_owners(turns)
     await turns.run(done(owner))
     await turns.run(Retain(before=turns.clock.now + MINUTE, ids=["x"]))
@@ -70,8 +68,7 @@ async def test_x2_an_outcome_of_an_instance_that_was_removed_is_fenced(turns_on_
     assert await turns.read("SELECT id FROM instances") == []
 
 
-async def test_x2_an_advance_turn_moves_on_the_owner_and_not_the_zombie(turns_on_both: Any) -> None:
-    turns = turns_on_both
+async def test_x2_an_advance_turn_moves_on_the_owner_and_not_the_zombie(turns: Any) -> None:
     zombie, _ = await two_owners(turns)
     [other] = (await turns.run(StartInstances(items=[new("other")]), claim=capacity("owner"))).claims
     late, present = advance(zombie), advance(other)
@@ -84,10 +81,7 @@ async def test_x2_an_advance_turn_moves_on_the_owner_and_not_the_zombie(turns_on
     assert await turns.read("SELECT instance_id FROM events WHERE type = 'next'") == [("other",)]
 
 
-async def test_x2_a_hand_back_or_a_reclaim_of_a_zombie_does_not_take_the_instance_from_its_owner(
-    turns_on_both: Any,
-) -> None:
-    turns = turns_on_both
+async def test_x2_a_hand_back_or_a_reclaim_of_a_zombie_does_not_take_the_instance_from_its_owner(turns: Any) -> None:
     zombie, _ = await two_owners(turns)
     result = await turns.run(HandBack(claims=[zombie]), Reclaim(owners=["zombie"]), claim=capacity("third"))
     assert result.claims == []
@@ -96,8 +90,7 @@ async def test_x2_a_hand_back_or_a_reclaim_of_a_zombie_does_not_take_the_instanc
     assert await turns.read("SELECT count(*) FROM events WHERE type IN ('handed_back', 'reclaimed')") == [(1,)]
 
 
-async def test_x2_a_cancel_in_the_turn_of_a_hand_back_comes_before_it(turns_on_both: Any) -> None:
-    turns = turns_on_both
+async def test_x2_a_cancel_in_the_turn_of_a_hand_back_comes_before_it(turns: Any) -> None:
     _, owner = await two_owners(turns)
     await turns.run(HandBack(claims=[owner]), Cancel(target="x"))
     assert await turns.read("SELECT status FROM instances") == [("cancelled",)]

@@ -18,7 +18,7 @@ from tests.support.runs import (
     running,
     workers,
 )
-from tests.support.turns import MINUTE
+from tests.support.turns import MINUTE, ask
 
 
 def chunk(n: int) -> NotedEvent:
@@ -72,10 +72,9 @@ async def test_j8_nothing_of_a_note_is_written_after_the_task_was_lost(turns: An
 
 async def test_j8_a_cancel_in_the_same_turn_comes_before_a_note(turns: Any) -> None:
     [task] = await running(turns.run, "run", "run.0")
-    note = note_events(task, chunk(1))
-    await turns.run(note, Cancel(target="run"))
-    assert isinstance(note.result, TaskLost)
-    assert note.result.status == "cancelled"
+    [lost, _] = await ask(turns, note_events(task, chunk(1)), Cancel(target="run"))
+    assert isinstance(lost, TaskLost)
+    assert lost.status == "cancelled"
 
 
 # -- awakeables --------------------------------------------------------------------------------------
@@ -94,73 +93,62 @@ async def test_a2_the_awakeables_of_tasks_are_numbered_per_job_and_contain_its_i
 
 async def test_a3_an_answer_goes_to_the_task_that_asked(turns: Any) -> None:
     first, second = await running(turns.run, "run", "run.0", "run.1")
-    ask = note_awakeable(second, "awakeable#0")
-    await turns.run(ask)
-    await turns.run(note_wait(second, wait_for(ask.result.id)))
-    answer = resolve(ask.result.id)
+    [asked] = await ask(turns, note_awakeable(second, "awakeable#0"))
+    await turns.run(note_wait(second, wait_for(asked.id)))
+    answer = resolve(asked.id)
     result = await turns.run(answer)
     assert result.signalled == {"run.1"}
     assert answer.result.instance_id == "run"
-    inboxes = [note_inbox(first), note_inbox(second)]
-    await turns.run(*inboxes)
-    assert inboxes[0].result == []
-    assert [(row.kind, row.name) for row in inboxes[1].result] == [("awakeable", ask.result.id)]
+    [none, rows] = await ask(turns, note_inbox(first), note_inbox(second))
+    assert none == []
+    assert [(row.kind, row.name) for row in rows] == [("awakeable", asked.id)]
 
 
 async def test_a3_an_answer_wakes_the_parked_task_and_not_the_job(turns: Any) -> None:
     [task] = await running(turns.run, "run", "run.0")
-    ask = note_awakeable(task, "awakeable#0")
-    await turns.run(ask)
-    park = Decision("await", "work", "{}", Park((wait_for(ask.result.id),)))
+    [asked] = await ask(turns, note_awakeable(task, "awakeable#0"))
+    park = Decision("await", "work", "{}", Park((wait_for(asked.id),)))
     await turns.run(Commit(claim=task, decision=park))
-    result = await turns.run(resolve(ask.result.id), claim=workers())
+    result = await turns.run(resolve(asked.id), claim=workers())
     assert [(claim.id, [row.kind for row in claim.inbox]) for claim in result.claims] == [("run.0", ["awakeable"])]
 
 
 async def test_fault_44_an_awakeable_that_is_settled_before_the_wait_is_its_answer_even_if_consumed(turns: Any) -> None:
     [task] = await running(turns.run, "run", "run.0")
-    ask = note_awakeable(task, "awakeable#0")
-    await turns.run(ask)
-    await turns.run(resolve(ask.result.id, '"yes"'))
-    first = note_wait(task, wait_for(ask.result.id, "w1"))
-    await turns.run(first)
-    assert '"yes"' in first.result.payload
-    await turns.run(note_state(task, "{}", consume=(first.result.seq,), disarm=("w1",), run_id="run"))
-    second = note_wait(task, wait_for(ask.result.id, "w2"))
-    await turns.run(second)
-    assert second.result.payload == first.result.payload
-    assert second.result.seq > first.result.seq
+    [asked] = await ask(turns, note_awakeable(task, "awakeable#0"))
+    await turns.run(resolve(asked.id, '"yes"'))
+    [first] = await ask(turns, note_wait(task, wait_for(asked.id, "w1")))
+    assert '"yes"' in first.payload
+    await turns.run(note_state(task, "{}", consume=(first.seq,), disarm=("w1",), run_id="run"))
+    [second] = await ask(turns, note_wait(task, wait_for(asked.id, "w2")))
+    assert second.payload == first.payload
+    assert second.seq > first.seq
 
 
 async def test_a3_a_task_cannot_wait_for_the_awakeable_of_another(turns: Any) -> None:
     first, second = await running(turns.run, "run", "run.0", "run.1")
-    ask = note_awakeable(first, "awakeable#0")
-    await turns.run(ask)
-    wait = note_wait(second, wait_for(ask.result.id))
-    await turns.run(wait)
-    assert isinstance(wait.result, NotFound)
+    [asked] = await ask(turns, note_awakeable(first, "awakeable#0"))
+    [refused] = await ask(turns, note_wait(second, wait_for(asked.id)))
+    assert isinstance(refused, NotFound)
 
 
 async def test_a4_an_awakeable_of_an_executing_task_times_out(turns: Any) -> None:
     [task] = await running(turns.run, "run", "run.0")
-    ask = note_awakeable(task, "awakeable#0", timeout=MINUTE)
-    await turns.run(ask)
-    wait = note_wait(task, wait_for(ask.result.id))
+    [asked] = await ask(turns, note_awakeable(task, "awakeable#0", timeout=MINUTE))
+    wait = note_wait(task, wait_for(asked.id))
     await turns.run(wait)
-    assert wait.note.arm.deadline == ask.result.timeout_at
+    assert wait.note.arm.deadline == asked.timeout_at
     turns.clock.advance(MINUTE)
-    late = note_timeout(task, "w")
-    await turns.run(late)
-    assert (late.result.kind, late.result.payload) == ("awakeable", '{"status":"TIMEOUT"}')
-    answer = resolve(ask.result.id)
-    await turns.run(answer)
-    assert answer.result.status == "TIMEOUT"
+    [row] = await ask(turns, note_timeout(task, "w"))
+    assert (row.kind, row.payload) == ("awakeable", '{"status":"TIMEOUT"}')
+    [settled] = await ask(turns, resolve(asked.id))
+    assert settled.status == "TIMEOUT"
 
 
 async def test_a4_awakeables_end_with_their_task_its_attempt_and_its_job(turns: Any) -> None:
     done, failed, again, cancelled, open = await running(turns.run, "run", *(f"run.{n}" for n in range(5)))
-    asks = [note_awakeable(task, "awakeable#0") for task in (done, failed, again, cancelled, open)]
-    await turns.run(*asks)
+    tasks = (done, failed, again, cancelled, open)
+    asked = await ask(turns, *(note_awakeable(task, "awakeable#0") for task in tasks))
     await turns.run(
         Commit(claim=done, decision=Decision("done", "work", "{}", Finish("done"))),
         Commit(claim=failed, decision=Decision("stop", "work", "{}", Finish("failed", error="no"))),
@@ -171,21 +159,17 @@ async def test_a4_awakeables_end_with_their_task_its_attempt_and_its_job(turns: 
     assert [status for (status,) in await turns.read(read)] == ["CANCELLED"] * 4 + ["PENDING"]
     await turns.run(Cancel(target="run"))
     assert [status for (status,) in await turns.read(read)] == ["CANCELLED"] * 5
-    answers = [resolve(ask.result.id) for ask in asks]
-    await turns.run(*answers)
-    assert [type(answer.result) for answer in answers] == [AlreadySettled] * 5
+    answers = await ask(turns, *(resolve(one.id) for one in asked))
+    assert [type(answer) for answer in answers] == [AlreadySettled] * 5
 
 
 async def test_b6_an_awakeable_of_a_task_is_claimed_and_the_event_is_that_of_the_task(turns: Any) -> None:
     [task] = await running(turns.run, "run", "run.0")
-    asked = note_awakeable(task, "awakeable#0")
-    await turns.run(asked)
-    claims = [AssignAwakeable(awakeable=asked.result.id, by=by) for by in ("ann", "bob")]
-    await turns.run(*claims)
-    assert claims[0].result.claimed_by == "ann"
-    assert isinstance(claims[1].result, AlreadyClaimed)
+    [asked] = await ask(turns, note_awakeable(task, "awakeable#0"))
+    [taken, refused] = await ask(turns, *(AssignAwakeable(awakeable=asked.id, by=by) for by in ("ann", "bob")))
+    assert taken.claimed_by == "ann"
+    assert isinstance(refused, AlreadyClaimed)
     assert await turns.read("SELECT instance_id FROM events WHERE type = 'claimed'") == [("run.0",)]
     await turns.run(Commit(claim=task, decision=Decision("done", "t", "{}", Finish("done"))))
-    late = AssignAwakeable(awakeable=asked.result.id)
-    await turns.run(late)
-    assert isinstance(late.result, AlreadySettled)
+    [late] = await ask(turns, AssignAwakeable(awakeable=asked.id))
+    assert isinstance(late, AlreadySettled)

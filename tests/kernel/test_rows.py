@@ -20,8 +20,7 @@ def columns(statement: Sql, dialect: str) -> list[str]:
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 @pytest.mark.parametrize(
-    ("type", "name"),
-    [(Claim, "claim"), (Candidate, "claimable"), (Bucket, "try_buckets"), (Bucket, "due_buckets")],
+    ("type", "name"), [(Claim, "claim"), (Candidate, "claimable"), (Bucket, "try_buckets"), (Bucket, "due_buckets")]
 )
 def test_the_fields_are_the_columns(type: type, name: str, dialect: str) -> None:
     expected = columns(getattr(statements, name), dialect)

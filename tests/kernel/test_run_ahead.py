@@ -6,18 +6,7 @@ import pytest
 
 from hark import Context, Done, Hark, Machine, Next, Rate, step
 from hark.engine.observe.metrics import ProcessCounters
-from hark.model.decisions import (
-    Advance,
-    Arm,
-    Decision,
-    Finish,
-    JournalLine,
-    Move,
-    Park,
-    Proceed,
-    Redo,
-    SendBroadcast,
-)
+from hark.model.decisions import Advance, Arm, Decision, Finish, JournalLine, Move, Park, Proceed, Redo, SendBroadcast
 
 
 class Limited(Machine):

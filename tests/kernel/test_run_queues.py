@@ -17,9 +17,8 @@ from hark.model.decisions import Decision, Finish, Park, Redo
 from hark.store.sql import Sql
 from hark.store.sqlite import SqliteStore
 from tests.support.runs import note_state, note_timeout, note_wait, on_run, running, workers
-from tests.support.turns import MINUTE, REGISTER, TABLES, Content, TickingClock, audit, rules
+from tests.support.turns import MINUTE, REGISTER, Content, TickingClock, audit, rules
 
-_CONTENT = {table: Sql(f"SELECT {', '.join(columns)} FROM {table}") for table, columns in TABLES.items()}
 _TASKS = ["run.0", "run.1", "run.2"]
 _ACTIONS = ["send", "wait", "checkpoint", "linger", "attempt", "hand back", "time out", "end", "cancel"]
 actions = st.lists(
@@ -103,8 +102,8 @@ class Engine:
 
     async def _task(self, action: str, claim: Claim, name: str) -> None:
         task, model = claim.id, self.model
-        waits = tuple(w.id for w in (await self._content()).waits_of(task))
-        seqs = tuple(row.seq for row in (await self._content()).inbox(task))
+        waits = tuple(w.id for w in (await Content.of(self.store)).waits_of(task))
+        seqs = tuple(row.seq for row in (await Content.of(self.store)).inbox(task))
         match action:
             case "wait":
                 self.made += 1
@@ -123,7 +122,7 @@ class Engine:
                 self.clock.now -= MINUTE  # the others have not come
             case "checkpoint":
                 gone = tuple(w for w in waits if w in model.received[task])
-                timers = tuple(row.seq for row in (await self._content()).inbox(task) if row.kind == "timer")
+                timers = tuple(row.seq for row in (await Content.of(self.store)).inbox(task) if row.kind == "timer")
                 signals = tuple(seq for seq in seqs if seq not in timers)
                 model.consume(task)
                 await self.run(note_state(claim, "{}", consume=(*signals, *timers), disarm=gone, run_id="run"))
@@ -146,12 +145,9 @@ class Engine:
             case _:
                 pass
 
-    async def _content(self) -> Content:
-        return Content({table: await self.store.read(text) for table, text in _CONTENT.items()})
-
     async def check(self) -> None:
         payloads = {seq: int(payload) for seq, payload in await self.store.read(_PAYLOADS)}
-        content = await self._content()
+        content = await Content.of(self.store)
         audit(content, self.rules, seen=[row.seq for row in content.signals])
         for name, queue in self.model.queues.items():
             stored = [s.seq for s in content.inbox("run") if s.kind == "signal" and s.name == name]

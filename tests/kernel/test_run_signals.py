@@ -13,7 +13,7 @@ from hark.store import statements as sql
 from hark.store.protocol import Conflicted
 from hark.store.sql import Sql
 from tests.support.runs import note_inbox, note_state, note_timeout, note_wait, on_run, running, tasks, workers
-from tests.support.turns import MINUTE, advance, capacity, new
+from tests.support.turns import MINUTE, advance, ask, capacity, new
 
 
 def send(name: str, payload: str = "null", **options: Any) -> Deliver:
@@ -35,9 +35,8 @@ def again(task: Claim, *consume: int) -> Commit:
 
 
 async def inbox(turns: Any, task: Claim) -> list[InboxRow]:
-    request = note_inbox(task)
-    await turns.run(request)
-    return list(request.result)
+    [found] = await ask(turns, note_inbox(task))
+    return list(found)
 
 
 async def test_fault_48_two_sends_before_a_wait_are_received_in_order(turns: Any) -> None:
@@ -45,19 +44,16 @@ async def test_fault_48_two_sends_before_a_wait_are_received_in_order(turns: Any
     await turns.run(send("a", "1"))
     await turns.run(send("a", "2"), send("b", "3"))
     for n, payload in enumerate("12"):
-        wait = note_wait(task, on_run("a", f"w{n}"))
-        await turns.run(wait)
-        assert (wait.result.payload, wait.result.wait_id) == (payload, f"w{n}")
+        [row] = await ask(turns, note_wait(task, on_run("a", f"w{n}")))
+        assert (row.payload, row.wait_id) == (payload, f"w{n}")
 
 
 async def test_fault_49_a_second_wait_does_not_see_the_signal_of_the_first(turns: Any) -> None:
     [task] = await running(turns.run, "run", "run.0")
     await turns.run(send("a", "1"))
-    first, second = note_wait(task, on_run("a", "w1")), note_wait(task, on_run("a", "w2"))
-    await turns.run(first)
-    await turns.run(second)
-    assert first.result.payload == "1"
-    assert second.result is None
+    [row] = await ask(turns, note_wait(task, on_run("a", "w1")))
+    assert row.payload == "1"
+    assert await ask(turns, note_wait(task, on_run("a", "w2"))) == [None]
     await turns.run(send("a", "2"))
     assert [(row.payload, row.wait_id) for row in await inbox(turns, task)] == [("1", "w1"), ("2", "w2")]
 
@@ -72,9 +68,8 @@ async def test_j6_a_signal_goes_to_the_oldest_wait_of_the_run_and_to_no_other(tu
     assert result.signalled == {"run.0", "run.2"}
     received = [[row.payload for row in await inbox(turns, task)] for task in (first, second, third)]
     assert received == [["2"], ["1"], ["4"]]
-    wait = note_wait(third, on_run("a", "w4"))
-    await turns.run(wait)
-    assert wait.result.payload == "3"
+    [row] = await ask(turns, note_wait(third, on_run("a", "w4")))
+    assert row.payload == "3"
 
 
 async def test_j6_a_turn_reports_the_rows_that_executing_tasks_receive(turns: Any) -> None:
@@ -132,9 +127,8 @@ async def test_j6_a_wait_that_ended_before_its_task_was_locked_receives_nothing(
     await turns.run(delivery)  # as the clerk does
     assert delivery.result.status == "stored"
     assert [row.kind for row in await inbox(turns, task)] == ["timer"] * times_out
-    wait = note_wait(task, on_run("a", "w2"))
-    await turns.run(wait)
-    assert wait.result.payload == "1"
+    [row] = await ask(turns, note_wait(task, on_run("a", "w2")))
+    assert row.payload == "1"
 
 
 async def test_j6_a_signal_wakes_a_parked_task_in_its_own_turn_and_not_the_job(turns: Any) -> None:
@@ -177,9 +171,8 @@ async def test_fault_51_names_are_isolated_per_run(turns: Any, name: str) -> Non
     await turns.run(note_wait(mine, on_run(f"{name}x", "w2")))
     await turns.run(send(name, "1"))
     assert await inbox(turns, theirs) == await inbox(turns, mine) == []
-    wait = note_wait(mine, on_run(name, "w3"))
-    await turns.run(wait)
-    assert wait.result.payload == "1"
+    [row] = await ask(turns, note_wait(mine, on_run(name, "w3")))
+    assert row.payload == "1"
 
 
 async def test_j6_a_dedup_key_counts_against_the_run_whichever_task_received_the_signal(turns: Any) -> None:
@@ -202,10 +195,9 @@ async def test_j6_a_dedup_key_counts_against_the_run_whichever_task_received_the
 async def test_j6_a_signal_to_a_task_is_refused_and_says_where_to_send_it(turns: Any) -> None:
     [task] = await running(turns.run, "run", "run.0")
     await turns.run(note_wait(task, on_run("a", "w1")))
-    delivery = Deliver(target="run.0", name="a")
-    await turns.run(delivery)
-    assert isinstance(delivery.result, NoTarget)
-    assert "Send to its job" in str(delivery.result)
+    [refused] = await ask(turns, Deliver(target="run.0", name="a"))
+    assert isinstance(refused, NoTarget)
+    assert "Send to its job" in str(refused)
     assert await inbox(turns, task) == []
 
 
@@ -237,9 +229,8 @@ async def test_j6_a_signal_that_a_task_did_not_consume_goes_back_to_its_place(tu
             await turns.run(again(task))
         case _:
             await turns.run(note_state(task, "{}", disarm=("w1",), run_id="run"))
-    waits = [note_wait(other, on_run("a", f"o{n}")) for n in range(3)]
-    await turns.run(*waits)
-    assert [wait.result and wait.result.payload for wait in waits] == ["1", "2", None]
+    found = await ask(turns, *(note_wait(other, on_run("a", f"o{n}")) for n in range(3)))
+    assert [row and row.payload for row in found] == ["1", "2", None]
 
 
 @pytest.mark.parametrize("run_ends", ["failed", "done"])
@@ -254,9 +245,8 @@ async def test_j6_a_signal_is_given_back_to_a_run_that_failed_and_not_to_one_tha
     await tx.fetch(Sql(f"UPDATE instances SET status = '{run_ends}', finished_at = 1 WHERE id = 'run'"))
     await tx.commit()
     await turns.run(end(task))
-    wait = note_wait(other, on_run("a", "w2"))
-    await turns.run(wait)
-    assert (wait.result and wait.result.payload) == ("1" if run_ends == "failed" else None)
+    [row] = await ask(turns, note_wait(other, on_run("a", "w2")))
+    assert (row and row.payload) == ("1" if run_ends == "failed" else None)
 
 
 async def test_j6_a_signal_that_is_given_back_is_not_handed_to_the_next_attempt(turns: Any) -> None:
@@ -264,9 +254,8 @@ async def test_j6_a_signal_that_is_given_back_is_not_handed_to_the_next_attempt(
     await turns.run(note_wait(task, on_run("a", "w1")))
     [claim] = (await turns.run(send("a", "1"), again(task), claim=workers())).claims
     assert (claim.id, claim.inbox) == ("run.0", [])
-    wait = note_wait(claim, on_run("a", "w2"))
-    await turns.run(wait)
-    assert wait.result.payload == "1"
+    [row] = await ask(turns, note_wait(claim, on_run("a", "w2")))
+    assert row.payload == "1"
 
 
 async def test_j6_a_signal_that_is_given_back_wakes_the_task_that_waits_for_it(turns: Any) -> None:
@@ -286,18 +275,16 @@ async def test_j6_an_item_of_a_map_receives_signals_of_the_run_and_gives_them_ba
     await turns.run(send("a", "1"))
     assert [row.payload for row in await inbox(turns, item)] == ["1"]
     await turns.run(end(item))
-    wait = note_wait(other, on_run("a", "w2"))
-    await turns.run(wait)
-    assert wait.result.payload == "1"
+    [row] = await ask(turns, note_wait(other, on_run("a", "w2")))
+    assert row.payload == "1"
 
 
 @pytest.mark.parametrize("how", ["done", "another attempt", "checkpoint"])
 async def test_j6_a_signal_that_a_task_consumed_is_not_given_back(turns: Any, how: str) -> None:
     task, other = await running(turns.run, "run", "run.0", "run.1")
     await turns.run(send("a", "1"))
-    wait = note_wait(task, on_run("a", "w1"))
-    await turns.run(wait)
-    seq = wait.result.seq
+    [row] = await ask(turns, note_wait(task, on_run("a", "w1")))
+    seq = row.seq
     match how:
         case "done":
             await turns.run(end(task, seq))
@@ -305,9 +292,7 @@ async def test_j6_a_signal_that_a_task_consumed_is_not_given_back(turns: Any, ho
             await turns.run(again(task, seq))
         case _:
             await turns.run(note_state(task, "{}", consume=(seq,), disarm=("w1",), run_id="run"))
-    second = note_wait(other, on_run("a", "w2"))
-    await turns.run(second)
-    assert second.result is None
+    assert await ask(turns, note_wait(other, on_run("a", "w2"))) == [None]
 
 
 # -- deadlines ---------------------------------------------------------------------------------------
@@ -326,9 +311,8 @@ async def test_j6_the_deadline_of_an_executing_task_fires_once_and_only_when_it_
     assert second.result == late.result
     await turns.run(send("a", "1"))  # not for the wait that has timed out
     assert [row.kind for row in await inbox(turns, task)] == ["timer"]
-    wait = note_wait(task, on_run("a", "w2"))
-    await turns.run(wait)
-    assert wait.result.payload == "1"
+    [row] = await ask(turns, note_wait(task, on_run("a", "w2")))
+    assert row.payload == "1"
 
 
 async def test_j6_a_signal_that_came_before_the_deadline_is_the_answer(turns: Any) -> None:

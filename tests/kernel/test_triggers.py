@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hark import Await, Broadcast, Context, Done, Duplicate, Machine, NoTarget, step
+from hark import Await, Broadcast, Context, Done, Machine, step
 from hark.app.registered_jobs import schedule_of_job
 from hark.kernel.requests import Deploy
 from hark.model.cron import Timing
@@ -73,20 +73,6 @@ async def test_a_broadcast_starts_instances_and_counts_them(store: Store) -> Non
         assert len(await app.list(definition="Opening")) == 3
 
 
-async def test_a_large_broadcast_starts_instances_too(store: Store) -> None:
-    async with harness(store, Opening, Ordering, broadcast_limit=2) as app:
-        for _ in range(5):
-            await app.start(Opening)
-        await app.drain()
-        first, second = Trigger(kind="broadcast", name="open"), Trigger(kind="broadcast", name="open")
-        await deploy(app, Opening, first)
-        await deploy(app, Ordering, second)
-        assert await app.broadcast("open", 7, dedup_key="k") == 7
-        assert await app.broadcast("open", 7, dedup_key="k") == 7
-        await app.drain()
-        assert sorted(await statuses(app)) == ["awaiting_signal"] * 2 + ["done"] * 5
-
-
 async def test_an_automatic_start_has_a_step_and_a_state_of_its_own(store: Store) -> None:
     async with harness(store, Opening) as app:
         start = Trigger(kind="broadcast", name="open", element="other", state='{"fixed":1}')
@@ -105,29 +91,6 @@ class Receiver(Machine):
     @step
     async def end(self, ctx: Context) -> Done:
         return Done(ctx.state)
-
-
-async def test_a_message_starts_an_instance_if_no_live_one_takes_it(store: Store) -> None:
-    async with harness(store, Receiver) as app:
-        with pytest.raises(NoTarget):
-            await app.message("order", "order-1")
-        await deploy(app, Receiver, Trigger(kind="message", name="order"))
-        replies = [app.message("order", f"order-{n}", {"n": n}) for n in (1, 2, 1)]
-        first, second = await replies[0], await replies[1]
-        with pytest.raises(Duplicate) as refused:
-            await replies[2]
-        assert refused.value.holder == first.id
-        await app.drain()
-        one, two = await first.get(), await second.get()
-        assert (one.correlation_key, one.state) == ("order-1", {"n": 1})
-        assert (two.correlation_key, two.state) == ("order-2", {"n": 2})
-        await first.signal("end")
-        await app.drain()
-        again = await app.message("order", "order-1")  # the key is free again
-        assert again.id != first.id
-        await deploy(app, Receiver)  # without triggers
-        with pytest.raises(NoTarget):
-            await app.message("order", "order-3")
 
 
 async def test_deploying_replaces_the_automatic_starts_of_that_definition_only(store: Store) -> None:

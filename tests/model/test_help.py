@@ -12,7 +12,7 @@ import pytest
 import hark
 from hark.model.errors import HarkError
 
-AREAS = ("hark.model.", "hark.programs.", "hark.programs.")
+AREAS = ("hark.model.", "hark.programs.")
 PUBLIC = {name: getattr(hark, name) for name in hark.__all__}
 OURS = {name: value for name, value in PUBLIC.items() if value.__module__.startswith(AREAS)}
 CLASSES = {name: value for name, value in OURS.items() if isinstance(value, type)}

@@ -251,8 +251,7 @@ def test_text_for_people_has_one_limit_and_may_be_empty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
-    [(5, "The error must be text, not int; pass a str"), ("a\0", "NUL"), ("\ud800", "surrogate")],
+    ("text", "problem"), [(5, "The error must be text, not int; pass a str"), ("a\0", "NUL"), ("\ud800", "surrogate")]
 )
 def test_text_that_a_store_cannot_keep_is_refused(text: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):

@@ -6,13 +6,20 @@ blocks that a plan reads. HARK_PLANS=full adds a million unrelated rows of each 
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
 import pytest
 
-from hark.store import reads
+from hark.kernel.fast.call_turn import call_parameters
+from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
+from hark.model.activation import Traits
+from hark.model.decisions import Settle
+from hark.model.lanes import code_lane
+from hark.model.names import awakeable_id
+from hark.store import reads, statements
 from hark.store.postgres import PostgresStore
 from hark.store.sql import Sql
 from tests.support import crowd
@@ -22,11 +29,8 @@ from tests.support.postgres_plans import SCRIPTS, TABLES, analyse, fill, fresh, 
 from tests.support.stores import Store, postgres_schema, run_sql
 
 SMALL = 1_000
-LARGE = 1_000_000 if os.environ.get("HARK_PLANS") == "full" else 100_000
-FACTOR, SLACK = (
-    5,
-    50,
-)  # an index over 100 times the rows has more levels, and fewer wanted rows share a leaf
+LARGE = 1_000_000 if os.environ.get("HARK_PLANS") == "full" else 30_000
+FACTOR, SLACK = 5, 50  # an index over many times the rows has more levels, and fewer wanted rows share a leaf
 
 _NEW_FILES = """DO $$
 DECLARE written text := (
@@ -42,16 +46,20 @@ END $$"""
 pytestmark = pytest.mark.timeout(900)
 
 
+async def prepare(db: asyncpg.Connection, text: str, arguments: Sequence[Any]) -> str:
+    """Prepare a statement. Returns the one that executes and explains it."""
+    await db.execute(f"PREPARE question AS {text}")
+    given = ", ".join(map(literal, arguments))
+    return "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE question" + (f"({given})" if given else "")
+
+
 async def explain(store: Store, question: crowd.Question, size: int, role: str = "clerk") -> dict[str, Any]:
     """Execute a statement on a connection of the engine, roll it back, and return the plan as it ran."""
     statement = question.statement
     made = PostgresStore(store.url, schema=store.options["schema"], lease=900)
     db = await made.connect(role=role)
     try:
-        text, arguments = statement.bind(*question.asked(size))
-        await db.execute(f"PREPARE question AS {text}")
-        given = ", ".join(map(literal, arguments))
-        ask = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE question" + (f"({given})" if given else "")
+        ask = await prepare(db, *statement.bind(*question.asked(size)))
         transaction = db.transaction()
         await transaction.start()
         try:
@@ -95,12 +103,12 @@ async def test_fault_72_a_turn_reads_as_few_blocks_among_many_rows_as_among_a_th
     """One test for all statements, because filling the tables takes longer than the queries."""
     small, large = fresh(postgres), fresh(postgres)
     try:
-        await fill(small, SMALL)
-        await fill(large, LARGE)
-        problems = {"without statistics": await problems_of_reads(large)}
+        await fill(small, SMALL, *more_rows(SMALL))
+        await fill(large, LARGE, *more_rows(LARGE))
+        problems = {"without statistics": await problems_of_reads(large) | await problems_of_calls(small, large)}
         await analyse(small)
         await analyse(large)
-        problems["with statistics"] = await problems_of_reads(large)
+        problems["with statistics"] = await problems_of_reads(large) | await problems_of_calls(small, large)
         problems["turns"] = {}
         for name, question in crowd.TURN.items():
             few, many = await explain(small, question, SMALL), await explain(large, question, LARGE)
@@ -131,6 +139,17 @@ async def problems_of_reads(large: Store) -> dict[str, Any]:
         scans = TABLES & set(scanned(plan))
         if scans or not used(plan) <= question.indexes or touched(plan) > most:
             problems[name] = (scans, used(plan), touched(plan))
+    return problems
+
+
+async def problems_of_calls(small: Store, large: Store) -> dict[str, Any]:
+    """The turns in one call that scan a table, or fetch more rows or read more blocks in the large tables."""
+    problems = {}
+    for call, (requests, _) in CALLS.items():
+        few, many = await measure(small, call), await measure(large, call)
+        assert few.rows == many.rows == (0 if call == "signals to nothing" else len(requests) or 5), call
+        if few.scans or many.scans or many.fetched > few.fetched + 10 or many.blocks > 3 * few.blocks + 50:
+            problems[call] = (few, many)
     return problems
 
 
@@ -217,3 +236,103 @@ async def updates(db: asyncpg.Connection, schema: str, column: str) -> int:
         f"SELECT {column} FROM pg_stat_user_tables WHERE relname = 'instances' AND schemaname = $1", schema
     )
     return count
+
+
+# -- turns in one call ---------------------------------------------------------------------------------
+
+FUNCTIONS, ASKING = [f"mailed-{1_000_000 + n}" for n in (3, 4)], [f"mailed-{1_000_000 + n}" for n in (5, 6, 7)]
+MAILED = [f"mailed-{1_000_000 + n}" for n in range(10, 15)]
+
+
+def more_rows(size: int) -> list[str]:
+    """What the crowd does not have: journals, those of other functions too, and questions that can be answered."""
+    pending = [f"('{awakeable_id(id, 1)}', '{id}', '', 1, '', {crowd.NOW})" for id in ASKING]
+    waits = [f"('{id}-answer', '{id}', '', 'awakeable', '{awakeable_id(id, 1)}', {crowd.NOW})" for id in ASKING]
+    functions = ", ".join(f"'{id}'" for id in FUNCTIONS)
+    return [
+        f"UPDATE instances SET kind = 'workflow' WHERE id IN ({functions})",
+        "INSERT INTO journal (instance_id, visit, seq, entry, kind) "
+        f"SELECT 'finished-' || n, 0, s, s, 'run' FROM generate_series(1, {size}) n, generate_series(1, 3) s",
+        "INSERT INTO journal (instance_id, visit, seq, entry, kind) "
+        f"SELECT unnest(ARRAY[{functions}]), v, s, s, 'run' FROM generate_series(0, 3) v, generate_series(1, 9) s",
+        f"INSERT INTO awakeables (id, instance_id, place, entry_index, nonce, created_at) VALUES {', '.join(pending)}",
+        f"INSERT INTO waits (id, instance_id, place, kind, name, since) VALUES {', '.join(waits)}",
+    ]
+
+
+def _signals(targets: Sequence[str]) -> list[Request]:
+    return [Deliver(target=target, name="go", dedup_key="new") for target in targets]
+
+
+def _worker(*, backlog: bool = False) -> Capacity:
+    lanes = [code_lane(definition, 1) for definition in (crowd.HERE, "WithoutRows")]
+    return Capacity("me", {"default": 5, "idle": 5}, dict.fromkeys(lanes, Traits()), backlog)
+
+
+CALLS: dict[str, tuple[list[Request], Capacity | None]] = {
+    "signals by id": (_signals(MAILED), _worker()),
+    "signals by key": (_signals([f"key-of-{id}" for id in MAILED]), _worker()),
+    "signals, without a worker": (_signals(MAILED), None),
+    "signals to functions": (_signals(FUNCTIONS), _worker()),
+    "answers": (
+        [SettleAwakeable(settle=Settle(awakeable_id(id, 1), "RESOLVED", payload="1", by="ann")) for id in ASKING],
+        _worker(),
+    ),
+    "claims": ([], _worker(backlog=True)),
+    "signals to nothing": (_signals(["nothing", "key-of-nothing"]), _worker()),
+}
+
+
+@dataclass
+class Work:
+    """What a call did."""
+
+    rows: int  # that it returned
+    blocks: int  # that it touched
+    scans: dict[str, int]  # sequential scans, by table
+    fetched: int  # rows that index scans fetched
+
+
+async def measure(store: Store, call: str) -> Work:
+    """Carry out a call on a connection of the engine, as it is planned there, and roll it back.
+
+    EXPLAIN shows a function as one node. So its work is measured: the sequential scans and the rows that index scans
+    fetch, as PostgreSQL counts them for the transaction, and the blocks that the call touches.
+    """
+    schema = store.options["schema"]
+    db = await PostgresStore(store.url, schema=schema, lease=900).connect(role="clerk")
+    try:
+        values = call_parameters(*CALLS[call])
+        assert values is not None
+        bound = statements.one_call_turn.bind(None, {**values, "now": crowd.NOW, "position": crowd.NOW})
+        explain = await prepare(db, *bound)
+        await db.execute("BEGIN; SAVEPOINT before")
+        await db.fetchval(explain)  # the first call plans, and marks dead index entries
+        await db.execute("ROLLBACK TO before")
+        scans, fetched = await _counters(db)
+        [found] = json.loads(await db.fetchval(explain))
+        scans_then, fetched_then = await _counters(db)
+        await db.execute("ROLLBACK")
+        plan = found["Plan"]
+        return Work(
+            round(plan["Actual Rows"]),
+            plan["Shared Hit Blocks"] + plan["Shared Read Blocks"],
+            {table: count - scans[table] for table, count in scans_then.items() if count > scans[table]},
+            fetched_then - fetched,
+        )
+    finally:
+        await db.close()
+
+
+async def _counters(db: asyncpg.Connection) -> tuple[dict[str, int], int]:
+    rows = await db.fetch(
+        "SELECT relname, seq_scan, coalesce(idx_tup_fetch, 0) AS fetched FROM pg_stat_xact_user_tables "
+        "WHERE schemaname = current_schema()"
+    )
+    return {row["relname"]: row["seq_scan"] for row in rows}, sum(row["fetched"] for row in rows)
+
+
+async def test_a_call_scans_no_table_that_has_no_rows_and_no_statistics(never_analysed: Store) -> None:
+    """FINDINGS 1: planned while the tables are empty and have never been analysed."""
+    for call in CALLS:
+        assert (await measure(never_analysed, call)).scans == {}

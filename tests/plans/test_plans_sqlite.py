@@ -18,7 +18,7 @@ from hark.store import migrate
 from tests.support import crowd
 
 SMALL = 1_000
-LARGE = 1_000_000 if os.environ.get("HARK_PLANS") == "full" else 100_000
+LARGE = 1_000_000 if os.environ.get("HARK_PLANS") == "full" else 30_000
 QUESTIONS = crowd.TURN | crowd.READS
 
 pytestmark = pytest.mark.timeout(900)

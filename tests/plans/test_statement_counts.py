@@ -6,7 +6,7 @@ a shorter path; two and two hundred send exactly the same list.
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,22 +15,27 @@ import pytest
 from hark.engine.turns.call_attempts import CallAttempts
 from hark.kernel.execution import CallTurn, choose_execution
 from hark.kernel.requests import (
+    AssignAwakeable,
     Cancel,
     Capacity,
     ChangeSchedule,
     Commit,
+    CommitNote,
     CommitTask,
+    DefinitionRow,
     Deliver,
     FetchTasks,
     HandBack,
     Message,
     Publish,
     Reclaim,
+    Register,
     RenewTask,
     Request,
     Retain,
     RetryInstance,
     SettleAwakeable,
+    SetVariables,
     SignalWithStart,
     StartInstances,
 )
@@ -38,6 +43,7 @@ from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
 from hark.model.activation import Claim, Traits
+from hark.model.bpmn_state import control_wait
 from hark.model.decisions import (
     Arm,
     CancelChild,
@@ -49,15 +55,16 @@ from hark.model.decisions import (
     SendBroadcast,
     SendSignal,
     Settle,
+    TellParent,
 )
 from hark.model.failures import Failure
-from hark.model.lanes import code_lane
+from hark.model.lanes import BPMN, ENGINE_QUEUE, code_lane
 from hark.model.notes import NotedEvent
 from hark.model.trigger import Trigger, new_schedule
 from hark.model.values import Rate
 from hark.store.sql import Sql
 from tests.support.inspect import counted
-from tests.support.runs import note_awakeable, note_events, note_state, note_wait, on_run, running
+from tests.support.runs import note_awakeable, note_events, note_parent, note_state, note_wait, on_run, running
 from tests.support.stores import Store
 from tests.support.turns import (
     DEFINITION,
@@ -80,7 +87,8 @@ from tests.support.turns import (
 )
 
 MANY = 200
-_TABLES = ("instances", "tags", "inbox", "waits", "awakeables", "events", "broadcasts", "buckets", "misses", "triggers")
+_TABLES = ("instances", "tags", "inbox", "waits", "awakeables", "events", "broadcasts", "buckets", "misses", "triggers",
+           "messages")  # fmt: skip
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in _TABLES]
 LIMITS = {"api": Rate(allowed=1000, period=60)}
 
@@ -104,10 +112,17 @@ class Table:
     def new(self, **options: Any) -> NewInstance:
         return NewInstance(DEFINITION, "{}", f"i{next(self.numbers):05}", version=1, **options)
 
+    def many(self, n: int, **options: Any) -> list[NewInstance]:
+        return [self.new(**options) for _ in range(n)]
+
     async def started(self, n: int, **options: Any) -> list[str]:
-        items = [self.new(**options) for _ in range(n)]
+        items = self.many(n, **options)
         await self.turn(StartInstances(items=items))
         return [item.id for item in items]
+
+    async def each_started(self, n: int, option: str, value: str) -> None:
+        """Start instances with this option, whose value has a number of its own at the end for each."""
+        await self.turn(StartInstances(items=[self.new(**{option: f"{value}{i}"}) for i in range(n)]))
 
     async def claimed(self, n: int, **options: Any) -> list[Claim]:
         """Start instances and claim them."""
@@ -125,10 +140,18 @@ class Table:
             assert len(request.result) == n
         return list(request.result)
 
-    async def parked(self, n: int, arm: Callable[[], Arm] = lambda: on("go")) -> list[str]:
+    async def parked(self, n: int, arm: Callable[[int], Arm] = lambda i: on("go")) -> list[str]:
         claims = await self.claimed(n)
-        await self.turn(*(park(claim, arm()) for claim in claims))
+        await self.turn(*(park(claim, arm(i)) for i, claim in enumerate(claims)))
         return [claim.id for claim in claims]
+
+    async def asking(self, n: int, **options: Any) -> list[str]:
+        """Instances that wait for the answers to these awakeables."""
+        questions = [asked(f"prom-{i}", **options) for i in range(n)]
+        claims = await self.claimed(n)
+        pairs = zip(claims, questions, strict=True)
+        await self.turn(*(park(claim, arm, awakeables=(question,)) for claim, (question, arm) in pairs))
+        return [question.id for question, _ in questions]
 
     async def woken(self, n: int) -> list[Claim]:
         """Instances that execute again, each with one signal."""
@@ -149,14 +172,10 @@ def deliver(id: str, **options: Any) -> Deliver:
 @asynccontextmanager
 async def table(store: Store) -> AsyncIterator[Table]:
     clock = TickingClock()
-    made: Any = store.make(clock=clock)
-    await made.open()
-    try:
+    async with store.opened(clock=clock) as made:
         found = Table(made, clock)
         await found.turn(REGISTER)
         yield found
-    finally:
-        await made.close()
 
 
 # Each prepares n rows and returns the turn whose statements are counted.
@@ -170,89 +189,6 @@ def work(function: Work) -> Work:
 
 
 @work
-async def starts_of_one_call(t: Table, n: int) -> Any:
-    return t.turn(StartInstances(items=[t.new() for _ in range(n)]))
-
-
-@work
-async def starts_of_many_callers_with_keys(t: Table, n: int) -> Any:
-    requests = [StartInstances(items=[t.new(named=True, correlation_key=f"key-{i}", delay=5)]) for i in range(n)]
-    return t.turn(*requests)
-
-
-@work
-async def starts_that_are_claimed_in_the_same_turn(t: Table, n: int) -> Any:
-    return t.turn(StartInstances(items=[t.new() for _ in range(n)]), capacity=capacity("me", n))
-
-
-@work
-async def starts_with_tags(t: Table, n: int) -> Any:
-    return t.turn(StartInstances(items=[t.new(tags={"tenant": "a", "number": f"{i}"}) for i in range(n)]))
-
-
-@work
-async def signals_to_as_many_instances(t: Table, n: int) -> Any:
-    ids = await t.parked(n)
-    return t.turn(*(deliver(id) for id in ids))
-
-
-@work
-async def signals_with_dedup_keys_that_are_claimed_in_the_same_turn(t: Table, n: int) -> Any:
-    ids = await t.parked(n)
-    return t.turn(*(deliver(id, dedup_key="k") for id in ids), capacity=capacity("me", n))
-
-
-@work
-async def signals_to_one(t: Table, n: int) -> Any:
-    [id] = await t.parked(1)
-    return t.turn(*(deliver(id, dedup_key=f"{i}") for i in range(n)))
-
-
-@work
-async def signals_from_nats_to_keys(t: Table, n: int) -> Any:
-    await t.turn(StartInstances(items=[t.new(correlation_key=f"key-{i}") for i in range(n)]))
-    return t.turn(*(deliver(f"key-{i}", dedup_key="k", is_in_bucket=True) for i in range(n)))
-
-
-@work
-async def signals_without_a_target(t: Table, n: int) -> Any:
-    return t.turn(*(deliver(f"missing-{i}") for i in range(n)))
-
-
-@work
-async def signals_with_start(t: Table, n: int) -> Any:
-    return t.turn(
-        *(SignalWithStart(item=t.new(correlation_key=f"key-{i}"), name="go", dedup_key="k") for i in range(n))
-    )
-
-
-@work
-async def messages(t: Table, n: int) -> Any:
-    keys = itertools.count()
-    await t.parked(n, lambda: on("paid", "message", key=f"order-{next(keys)}"))
-    return t.turn(*(Message(name="paid", key=f"order-{i}") for i in range(n)))
-
-
-@work
-async def fresh_waits_and_messages_that_are_armed_together(t: Table, n: int) -> Any:
-    keys = itertools.count()
-    arms = [(on("news", "broadcast", fresh=True), on("paid", "message", key=f"k-{next(keys)}")) for _ in range(n)]
-    return t.turn(*(park(claim, *pair) for claim, pair in zip(await t.claimed(n), arms, strict=True)))
-
-
-@work
-async def a_broadcast_to_fresh_waits(t: Table, n: int) -> Any:
-    await t.parked(n, lambda: on("open", "broadcast", fresh=True))
-    return t.turn(Publish(name="open"))
-
-
-@work
-async def tasks_that_as_many_workers_outside_fetch(t: Table, n: int) -> Any:
-    await t.fetchable(n)
-    return t.turn(*(FetchTasks(lanes=("task:resize",)) for _ in range(n)))
-
-
-@work
 async def reports_and_heartbeats_of_workers_outside(t: Table, n: int) -> Any:
     claims = await t.fetchable(2 * n, fetch=True)
     ends = [CommitTask(commit=done(claim)) for claim in claims[:n]]
@@ -260,24 +196,8 @@ async def reports_and_heartbeats_of_workers_outside(t: Table, n: int) -> Any:
 
 
 @work
-async def answers_to_awakeables(t: Table, n: int) -> Any:
-    commits = []
-    for i, claim in enumerate(await t.claimed(n)):
-        awakeable, arm = asked(f"prom-{i}")
-        commits.append(park(claim, arm, awakeables=(awakeable,)))
-    await t.turn(*commits)
-    return t.turn(*(SettleAwakeable(settle=Settle(f"prom-{i}", "RESOLVED", payload="1")) for i in range(n)))
-
-
-@work
-async def a_broadcast_to_as_many_subscribers(t: Table, n: int) -> Any:
-    await t.parked(n, lambda: on("open", "broadcast"))
-    return t.turn(Publish(name="open"))
-
-
-@work
 async def broadcasts_among_the_signals_of_one_step(t: Table, n: int) -> Any:
-    [id] = await t.parked(1, lambda: on("open", "broadcast"))
+    [id] = await t.parked(1, lambda i: on("open", "broadcast"))
     [claim] = await t.claimed(1)
     effects: list[Effect] = []
     for i in range(n):
@@ -288,20 +208,8 @@ async def broadcasts_among_the_signals_of_one_step(t: Table, n: int) -> Any:
 @work
 async def large_broadcasts(t: Table, n: int) -> Any:
     t.rules.broadcast_limit = 0
-    await t.parked(1, lambda: on("open", "broadcast"))
+    await t.parked(1, lambda i: on("open", "broadcast"))
     return t.turn(*(Publish(name="open", dedup_key=f"{i}") for i in range(n)))
-
-
-@work
-async def outcomes_that_run_ahead(t: Table, n: int) -> Any:
-    claims = await t.claimed(n)
-    return t.turn(*(advance(claim) for claim in claims), capacity=capacity("me", n))
-
-
-@work
-async def outcomes_that_run_ahead_and_consume(t: Table, n: int) -> Any:
-    claims = await t.woken(n)
-    return t.turn(*(advance(claim) for claim in claims), capacity=capacity("me", n))
 
 
 @work
@@ -313,29 +221,11 @@ async def outcomes_with_progress(t: Table, n: int) -> Any:
 
 
 @work
-async def outcomes_that_retry(t: Table, n: int) -> Any:
-    claims = await t.claimed(n)
-    return t.turn(*(retry(claim, delay=MINUTE) for claim in claims))
-
-
-@work
 async def outcomes_that_run_ahead_after_failed_attempts(t: Table, n: int) -> Any:
     commits = [advance(claim) for claim in await t.claimed(n)]
     for commit in commits:
         commit.decision.failed_attempts = (FailedAttempt("error", "start", Failure("KeyError", "'x'", "…"), 0),) * 3
     return t.turn(*commits)
-
-
-@work
-async def outcomes_that_park(t: Table, n: int) -> Any:
-    claims = await t.claimed(n)
-    return t.turn(*(park(claim, on("go"), on("stop", timeout=MINUTE)) for claim in claims))
-
-
-@work
-async def outcomes_that_park_again_with_signals(t: Table, n: int) -> Any:
-    claims = await t.woken(n)
-    return t.turn(*(park(claim, on("go")) for claim in claims))
 
 
 @work
@@ -355,23 +245,15 @@ async def outcomes_with_effects(t: Table, n: int) -> Any:
     return t.turn(*commits, capacity=capacity("me", 3 * n))
 
 
-@work
-async def children_of_one_parent(t: Table, n: int) -> Any:
+async def _children(t: Table, n: int) -> list[Claim]:
+    """The claims of the children of one parent."""
     [claim] = await t.claimed(1)
-    return t.turn(spawn(claim, [t.new() for _ in range(n)]))
-
-
-@work
-async def children_of_as_many_parents(t: Table, n: int) -> Any:
-    claims = await t.claimed(n)
-    return t.turn(*(spawn(claim, [t.new()]) for claim in claims), capacity=capacity("me", n))
+    return (await t.turn(spawn(claim, t.many(n)), capacity=capacity("me", n))).claims
 
 
 @work
 async def ends_of_the_children_of_one_parent(t: Table, n: int) -> Any:
-    [claim] = await t.claimed(1)
-    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), capacity=capacity("me", n))).claims
-    return t.turn(*(done(claim) for claim in claims), capacity=capacity("me", n))
+    return t.turn(*map(done, await _children(t, n)), capacity=capacity("me", n))
 
 
 @work
@@ -383,35 +265,29 @@ async def ends_of_the_children_of_as_many_parents(t: Table, n: int) -> Any:
 
 def _tasks(t: Table, n: int, wait: str) -> list[Effect]:
     """New tasks, in the lane that the worker of these tests has."""
-    return [
-        NewTask(t.new(named=True, step="start", lane=code_lane(DEFINITION, 1), kind="task"), wait) for _ in range(n)
-    ]
+    new = t.many(n, named=True, step="start", lane=code_lane(DEFINITION, 1), kind="task")
+    return [NewTask(item, wait) for item in new]
 
 
-async def _job_with_tasks(t: Table, n: int) -> tuple[str, list[Claim]]:
-    """A job that waits for each end of its tasks, and the claims of the tasks."""
-    [claim] = await t.claimed(1)
-    arm = Arm("children", f"{claim.id}-tasks", answers_each=True)
-    job = park(claim, arm, effects=_tasks(t, n, arm.id))
-    return claim.id, (await t.turn(job, capacity=capacity("me", n))).claims
+async def _starting_tasks(t: Table, n: int) -> Commit:
+    """The outcome of a job that waits for each end of its new tasks."""
+    [job] = await t.claimed(1)
+    arm = Arm("children", f"{job.id}-tasks", answers_each=True)
+    return park(job, arm, effects=_tasks(t, n, arm.id))
+
+
+async def _tasks_of_a_job(t: Table, n: int) -> list[Claim]:
+    return (await t.turn(await _starting_tasks(t, n), capacity=capacity("me", n))).claims
 
 
 @work
 async def tasks_of_one_job(t: Table, n: int) -> Any:
-    [claim] = await t.claimed(1)
-    arm = Arm("children", f"{claim.id}-tasks", answers_each=True)
-    return t.turn(park(claim, arm, effects=_tasks(t, n, arm.id)), capacity=capacity("me", n))
-
-
-@work
-async def ends_of_the_tasks_of_one_job(t: Table, n: int) -> Any:
-    _, claims = await _job_with_tasks(t, n)
-    return t.turn(*(done(claim) for claim in claims), capacity=capacity("me", n))
+    return t.turn(await _starting_tasks(t, n), capacity=capacity("me", n))
 
 
 @work
 async def an_activation_of_a_job_that_retries_and_cancels_tasks(t: Table, n: int) -> Any:
-    _, claims = await _job_with_tasks(t, 2 * n)
+    claims = await _tasks_of_a_job(t, 2 * n)
     [job] = (await t.turn(*(stop(claim) for claim in claims[:n]), capacity=capacity("me", 1))).claims
     assert len(job.inbox) == n
     [wait] = job.waits
@@ -422,7 +298,7 @@ async def an_activation_of_a_job_that_retries_and_cancels_tasks(t: Table, n: int
 
 @work
 async def timeouts(t: Table, n: int) -> Any:
-    await t.parked(n, lambda: timer(timeout=MINUTE))
+    await t.parked(n, lambda i: timer(timeout=MINUTE))
     t.clock.advance(2 * MINUTE)
     return t.turn(sweep=True, capacity=capacity("me", n))
 
@@ -455,19 +331,43 @@ async def broadcasts_and_messages_that_start(t: Table, n: int) -> Any:
     starts = [Trigger(kind="broadcast", name=f"b{i}", element=f"b{i}") for i in range(n)]
     starts.append(Trigger(kind="message", name="m"))
     await t.turn(*(ChangeSchedule(name=one.name, definition=DEFINITION, start=one) for one in starts))
-    messages = [Message(name="m", key=f"k{i}", may_start=True) for i in range(n)]
+    messages = [Message(name="m", key=f"k{i}", may_start=True, dedup_key="d") for i in range(n)]
     return t.turn(*(Publish(name=f"b{i}") for i in range(n)), *messages)
 
 
 @work
 async def timeouts_of_awakeables(t: Table, n: int) -> Any:
-    commits = []
-    for i, claim in enumerate(await t.claimed(n)):
-        awakeable, arm = asked(f"prom-{i}", timeout=MINUTE)
-        commits.append(park(claim, arm, awakeables=(awakeable,)))
-    await t.turn(*commits)
+    await t.asking(n, timeout=MINUTE)
     t.clock.advance(2 * MINUTE)
     return t.turn(sweep=True)
+
+
+@work
+async def waits_that_receive_kept_messages(t: Table, n: int) -> Any:
+    claims = await t.claimed(n)
+    await t.turn(*_kept_messages([claim.id for claim in claims]))
+    arms = [[on("paid", "message", key=claim.id) for _ in range(2)] for claim in claims]
+    return t.turn(*(park(claim, *both) for claim, both in zip(claims, arms, strict=True)))
+
+
+def _kept_messages(keys: Iterable[str]) -> list[Message]:
+    return [Message(name="paid", key=key, ttl=MINUTE, dedup_key=dedup) for key in keys for dedup in ("d", None)]
+
+
+@work
+async def variables_and_retries_of_bpmn_instances(t: Table, n: int) -> Any:
+    """Of live ones with incidents, and variables of failed ones."""
+    await t.turn(Register(rows=[DefinitionRow("P", 1, BPMN, ENGINE_QUEUE, "start")]))
+    items = [NewInstance("P", "{}", f"p{next(t.numbers):05}", version=1) for _ in range(2 * n)]
+    await t.turn(StartInstances(items=items))
+    claims = (await t.turn(capacity=Capacity("me", {ENGINE_QUEUE: 2 * n}, {BPMN: Traits()}))).claims
+    commits = [park(claim, Arm("children", control_wait(claim.id), "", answers_each=True)) for claim in claims[:n]]
+    commits += [stop(claim) for claim in claims[n:]]
+    for commit in commits:
+        commit.decision.step, commit.decision.state = "run", '{"variables": {}, "incidents": [{}]}'
+    await t.turn(*commits)
+    variables = [SetVariables(target=claim.id, payload='{"a":1}') for claim in claims]
+    return t.turn(*variables, *(RetryInstance(target=claim.id) for claim in claims[:n]))
 
 
 @work
@@ -478,10 +378,9 @@ async def cancels(t: Table, n: int) -> Any:
 
 @work
 async def a_cancel_of_a_tree(t: Table, n: int) -> Any:
-    [claim] = await t.claimed(1)
-    claims = (await t.turn(spawn(claim, [t.new() for _ in range(n)]), capacity=capacity("me", n))).claims
+    claims = await _children(t, n)
     await t.turn(*(spawn(claim, [t.new()]) for claim in claims))
-    return t.turn(Cancel(target=claim.id))
+    return t.turn(Cancel(target=str(claims[0].parent_id)))
 
 
 @work
@@ -489,12 +388,6 @@ async def cancels_of_what_has_an_undo(t: Table, n: int) -> Any:
     claims = [*await t.claimed(n, concurrency_key="wide:1"), *await t.claimed(n)]
     await t.turn(*(undoable(claim) for claim in claims))
     return t.turn(*(Cancel(target=claim.id) for claim in claims), capacity=capacity("me", n))
-
-
-@work
-async def first_results_that_have_an_undo(t: Table, n: int) -> Any:
-    claims = await t.claimed(n)
-    return t.turn(*(undoable(claim) for claim in claims))
 
 
 @work
@@ -509,47 +402,10 @@ async def ends_of_undos(t: Table, n: int) -> Any:
 
 @work
 async def retries_of_the_failed(t: Table, n: int) -> Any:
-    keys = itertools.count()
-    await t.turn(StartInstances(items=[t.new(correlation_key=f"key-{next(keys)}") for _ in range(n)]))
+    await t.each_started(n, "correlation_key", "key-")
     claims = (await t.turn(capacity=capacity("me", n))).claims
     await t.turn(*(stop(claim) for claim in claims))
     return t.turn(*(RetryInstance(target=claim.id) for claim in claims))
-
-
-@work
-async def work_handed_back(t: Table, n: int) -> Any:
-    claims = await t.claimed(n, concurrency_key="wide:1")
-    return t.turn(HandBack(claims=claims, retire="me"))
-
-
-@work
-async def work_reclaimed_from_dead_workers(t: Table, n: int) -> Any:
-    await t.claimed(n)
-    return t.turn(Reclaim(owners=["me"]))
-
-
-@work
-async def claims(t: Table, n: int) -> Any:
-    await t.started(n)
-    return t.turn(capacity=capacity("me", n))
-
-
-@work
-async def claims_under_one_key(t: Table, n: int) -> Any:
-    await t.started(n, concurrency_key="wide:1")
-    return t.turn(capacity=capacity("me", n))
-
-
-@work
-async def claims_under_as_many_keys(t: Table, n: int) -> Any:
-    await t.turn(StartInstances(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
-    return t.turn(capacity=capacity("me", n))
-
-
-@work
-async def claims_with_tokens(t: Table, n: int) -> Any:
-    await t.turn(StartInstances(items=[t.new(rate_limit=f"api:{i}") for i in range(n)]))
-    return t.turn(capacity=capacity("me", n))
 
 
 @work
@@ -562,11 +418,11 @@ async def claims_that_are_refused(t: Table, n: int) -> Any:
 
 @work
 async def slots_that_become_free(t: Table, n: int) -> Any:
-    await t.turn(StartInstances(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
+    await t.each_started(n, "concurrency_key", "tenant:")
     held = (await t.turn(capacity=capacity("me", n))).claims
-    await t.turn(StartInstances(items=[t.new(concurrency_key=f"tenant:{i}") for i in range(n)]))
+    await t.each_started(n, "concurrency_key", "tenant:")
     await t.turn(capacity=capacity("me", n))  # refused: blocked on their keys
-    return t.turn(*(done(claim) for claim in held), capacity=capacity("me", n))
+    return t.turn(*map(done, held), capacity=capacity("me", n))
 
 
 @work
@@ -603,6 +459,14 @@ async def tasks_of_a_run(t: Table, n: int) -> list[Claim]:
     return await running(run, "run", *(f"run.{i}" for i in range(n)))
 
 
+async def waiting_tasks(t: Table, n: int) -> None:
+    await t.turn(*map(_waits_for_the_run, await tasks_of_a_run(t, n)))
+
+
+def _waits_for_the_run(task: Claim) -> CommitNote:
+    return note_wait(task, on_run("go", f"w{task.id}"))
+
+
 def signals_of_a_run(n: int) -> list[Deliver]:
     return [deliver("run", dedup_key=f"{i}") for i in range(n)]
 
@@ -619,27 +483,15 @@ async def notes_of_tasks(t: Table, n: int) -> Any:
 async def waits_that_find_signals_of_their_run(t: Table, n: int) -> Any:
     tasks = await tasks_of_a_run(t, n)
     await t.turn(*signals_of_a_run(n))
-    return t.turn(*(note_wait(task, on_run("go", f"w{task.id}")) for task in tasks))
-
-
-@work
-async def signals_to_a_run_whose_tasks_wait(t: Table, n: int) -> Any:
-    tasks = await tasks_of_a_run(t, n)
-    await t.turn(*(note_wait(task, on_run("go", f"w{task.id}")) for task in tasks))
-    return t.turn(*signals_of_a_run(n))
+    return t.turn(*map(_waits_for_the_run, tasks))
 
 
 @work
 async def ends_of_tasks_that_give_back_signals(t: Table, n: int) -> Any:
     tasks = await tasks_of_a_run(t, n)
     await t.turn(*signals_of_a_run(n))
-    await t.turn(*(note_wait(task, on_run("go", f"w{task.id}")) for task in tasks))
-    return t.turn(*(done(task) for task in tasks))
-
-
-@work
-async def awakeables_of_tasks(t: Table, n: int) -> Any:
-    return t.turn(*(note_awakeable(task, "awakeable#0") for task in await tasks_of_a_run(t, n)))
+    await t.turn(*map(_waits_for_the_run, tasks))
+    return t.turn(*map(done, tasks))
 
 
 @work
@@ -647,6 +499,124 @@ async def answers_to_tasks(t: Table, n: int) -> Any:
     asks = [note_awakeable(task, "awakeable#0") for task in await tasks_of_a_run(t, n)]
     await t.turn(*asks)
     return t.turn(*(SettleAwakeable(settle=Settle(ask.result.id, "RESOLVED", payload="1")) for ask in asks))
+
+
+# -- what needs no more than rows of one kind ----------------------------------------------------------
+
+Prepare = Callable[[Table, int], Awaitable[Any]]
+
+
+def simple(prepare: Prepare, requests: Callable[[Table, int, Any], Iterable[Request]], room: int = 0) -> Work:
+    """Requests for what `prepare` returns. The turn claims up to `room` instances for each."""
+
+    async def made(t: Table, n: int) -> Any:
+        asked = requests(t, n, await prepare(t, n))
+        return t.turn(*asked, capacity=capacity("me", room * n) if room else None)
+
+    return made
+
+
+async def nothing(t: Table, n: int) -> None:
+    pass
+
+
+def parked_on(name: str, kind: str = "signal", **options: Any) -> Prepare:
+    return lambda t, n: t.parked(n, lambda i: on(name, kind, **options))
+
+
+WORK |= {
+    "starts of one call": simple(nothing, lambda t, n, _: [StartInstances(items=t.many(n))]),
+    "starts of many callers with keys": simple(
+        nothing,
+        lambda t, n, _: (
+            StartInstances(items=[t.new(named=True, correlation_key=f"key-{i}", delay=5)]) for i in range(n)
+        ),
+    ),
+    "starts that are claimed in the same turn": simple(
+        nothing, lambda t, n, _: [StartInstances(items=t.many(n))], room=1
+    ),
+    "starts with tags": simple(
+        nothing,
+        lambda t, n, _: [StartInstances(items=[t.new(tags={"tenant": "a", "number": f"{i}"}) for i in range(n)])],
+    ),
+    "signals to as many instances": simple(Table.parked, lambda t, n, ids: map(deliver, ids)),
+    "signals with dedup keys that are claimed in the same turn": simple(
+        Table.parked, lambda t, n, ids: (deliver(id, dedup_key="k") for id in ids), room=1
+    ),
+    "signals to one": simple(
+        lambda t, n: t.parked(1), lambda t, n, ids: (deliver(ids[0], dedup_key=f"{i}") for i in range(n))
+    ),
+    "signals from nats to keys": simple(
+        lambda t, n: t.each_started(n, "correlation_key", "key-"),
+        lambda t, n, _: (deliver(f"key-{i}", dedup_key="k", is_in_bucket=True) for i in range(n)),
+    ),
+    "signals without a target": simple(nothing, lambda t, n, _: (deliver(f"missing-{i}") for i in range(n))),
+    "signals with start": simple(
+        nothing,
+        lambda t, n, _: (
+            SignalWithStart(item=t.new(correlation_key=f"key-{i}"), name="go", dedup_key="k") for i in range(n)
+        ),
+    ),
+    "messages": simple(
+        lambda t, n: t.parked(n, lambda i: on("paid", "message", key=f"order-{i}")),
+        lambda t, n, _: (Message(name="paid", key=f"order-{i}") for i in range(n)),
+    ),
+    "messages that are kept": simple(nothing, lambda t, n, _: _kept_messages(f"order-{i}" for i in range(n))),
+    "fresh waits and messages that are armed together": simple(
+        Table.claimed,
+        lambda t, n, claims: (
+            park(claim, on("news", "broadcast", fresh=True), on("paid", "message", key=claim.id)) for claim in claims
+        ),
+    ),
+    "a broadcast to fresh waits": simple(
+        parked_on("open", "broadcast", fresh=True), lambda t, n, _: [Publish(name="open")]
+    ),
+    "a broadcast to as many subscribers": simple(
+        parked_on("open", "broadcast"), lambda t, n, _: [Publish(name="open")]
+    ),
+    "tasks that as many workers outside fetch": simple(
+        Table.fetchable, lambda t, n, _: (FetchTasks(lanes=("task:resize",)) for _ in range(n))
+    ),
+    "answers to awakeables": simple(
+        Table.asking, lambda t, n, ids: (SettleAwakeable(settle=Settle(id, "RESOLVED", payload="1")) for id in ids)
+    ),
+    "claims of awakeables": simple(
+        Table.asking, lambda t, n, ids: (AssignAwakeable(awakeable=id, by="ann") for id in ids)
+    ),
+    "outcomes that run ahead": simple(Table.claimed, lambda t, n, claims: map(advance, claims), room=1),
+    "outcomes that run ahead and consume": simple(Table.woken, lambda t, n, claims: map(advance, claims), room=1),
+    "outcomes that retry": simple(Table.claimed, lambda t, n, claims: (retry(claim, delay=MINUTE) for claim in claims)),
+    "outcomes that park": simple(
+        Table.claimed, lambda t, n, claims: (park(claim, on("go"), on("stop", timeout=MINUTE)) for claim in claims)
+    ),
+    "outcomes that park again with signals": simple(
+        Table.woken, lambda t, n, claims: (park(claim, on("go")) for claim in claims)
+    ),
+    "first results that have an undo": simple(Table.claimed, lambda t, n, claims: map(undoable, claims)),
+    "children of one parent": simple(lambda t, n: t.claimed(1), lambda t, n, claims: [spawn(claims[0], t.many(n))]),
+    "children of as many parents": simple(
+        Table.claimed, lambda t, n, claims: (spawn(claim, [t.new()]) for claim in claims), room=1
+    ),
+    "ends of the tasks of one job": simple(_tasks_of_a_job, lambda t, n, claims: map(done, claims), room=1),
+    "what tasks tell their job": simple(_tasks_of_a_job, lambda t, n, claims: map(note_parent, claims)),
+    "what tasks tell their job with an outcome": simple(
+        _tasks_of_a_job, lambda t, n, claims: (park(claim, on("go"), effects=[TellParent("{}")]) for claim in claims)
+    ),
+    "claims": simple(Table.started, lambda t, n, _: (), room=1),
+    "claims under one key": simple(lambda t, n: t.started(n, concurrency_key="wide:1"), lambda t, n, _: (), room=1),
+    "claims under as many keys": simple(
+        lambda t, n: t.each_started(n, "concurrency_key", "tenant:"), lambda t, n, _: (), room=1
+    ),
+    "claims with tokens": simple(lambda t, n: t.each_started(n, "rate_limit", "api:"), lambda t, n, _: (), room=1),
+    "work handed back": simple(
+        lambda t, n: t.claimed(n, concurrency_key="wide:1"), lambda t, n, claims: [HandBack(claims=claims, retire="me")]
+    ),
+    "work reclaimed from dead workers": simple(Table.claimed, lambda t, n, _: [Reclaim(owners=["me"])]),
+    "awakeables of tasks": simple(
+        tasks_of_a_run, lambda t, n, tasks: (note_awakeable(task, "awakeable#0") for task in tasks)
+    ),
+    "signals to a run whose tasks wait": simple(waiting_tasks, lambda t, n, _: signals_of_a_run(n)),
+}
 
 
 @pytest.mark.parametrize("what", WORK)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.wrapped import WRAPPED_PACKAGE
+from tests.support.stores import database_at
 
 pytestmark = pytest.mark.slow
 
@@ -46,12 +47,11 @@ def test_the_suite_passes_on_a_store_that_only_has_the_protocol() -> None:
 
 @pytest.mark.timeout(400)
 def test_the_suite_fails_on_a_store_with_a_bug() -> None:
-    code, output = suite("tests.store.wrapped:LOSSY", "tests/api/test_listing.py")
+    code, output = suite("tests.store.wrapped:LOSSY", "--exitfirst", "tests/api/test_listing.py")
     assert code == 1, output
     assert re.search(r"\d+ failed", output)
 
 
 def test_what_is_not_a_database_is_refused() -> None:
-    code, output = suite("tests.store.wrapped:WrappedStore", "tests/api/test_targets.py")
-    assert code != 0
-    assert "expected a tests.support.stores.Database" in output
+    with pytest.raises(TypeError, match=r"expected a tests\.support\.stores\.Database"):
+        database_at("tests.store.wrapped:WrappedStore")

@@ -16,23 +16,15 @@ from tests.support.stores import Store, sqlite_file
 
 
 async def test_the_scheme_of_a_url_chooses_the_store(store: Store) -> None:
-    made = store.make()
-    await made.open()
-    try:
+    async with store.opened() as made:
         server = await made.server()
         assert server.name.lower().startswith(store.database.name)
         assert server.problem is None
-    finally:
-        await made.close()
 
 
 @pytest.mark.parametrize("url", ["", "hark.db", "sqlite:hark.db", "mysql://localhost/x", "SQLITE://", 3, "sqlite://\0"])
 def test_a_url_without_a_store_is_refused(url: Any) -> None:
-    for ask in (
-        lambda: Hark(url),
-        lambda: connect.exists(url),
-        lambda: connect.dump_migrations(url, "hark"),
-    ):
+    for ask in (lambda: Hark(url), lambda: connect.exists(url), lambda: connect.dump_migrations(url, "hark")):
         with pytest.raises(InvalidInput, match=r"sqlite:///file\.db"):
             ask()
 

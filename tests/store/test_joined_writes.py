@@ -1,14 +1,11 @@
 """Writes of a turn that are sent together with its next statement (store/joined_writes.py)."""
 
-import contextlib
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from hark.store import statements as sql
-from hark.store.connect import factory
 from hark.store.joined_writes import JoinedWrites
 from hark.store.sql import Sql
 from tests.store.test_sql import STATEMENTS
@@ -70,7 +67,7 @@ def test_a_statement_that_could_miss_a_write_does_not_go_with_it(text: str) -> N
 
 
 async def test_the_tables_of_every_statement_are_known(store: Store) -> None:
-    async with _opened(store):  # which creates the tables
+    async with store.opened():  # which creates the tables
         names = await table_names(store)
     for name, statement in STATEMENTS.items():
         words = set(re.findall(r"(?<![.\w:])([a-z_]+)\b(?! ?[=:(])", statement._text))
@@ -87,18 +84,8 @@ def test_a_write_that_waits_is_one_plain_write_without_result(name: str) -> None
     assert "RETURNING" not in text
 
 
-@contextlib.asynccontextmanager
-async def _opened(store: Store) -> AsyncIterator[Any]:
-    opened = factory(store.url, schema=store.options.get("schema", "hark"), lease=30)()
-    await opened.open()
-    try:
-        yield opened
-    finally:
-        await opened.close()
-
-
 async def test_a_read_of_the_same_table_finds_what_was_written_before_it(store: Store) -> None:
-    async with _opened(store) as opened:
+    async with store.opened() as opened:
         tx = await opened.begin()
         await tx.fetch(sql.insert_waits, [("w", "i", "0", "signal", "go", None, None, None)])
         await tx.fetch(sql.insert_events, [("i", "next", "s", None)], tx=tx.xid)
@@ -110,7 +97,7 @@ async def test_a_read_of_the_same_table_finds_what_was_written_before_it(store: 
 
 
 async def test_writes_that_wait_are_gone_after_a_rollback(store: Store) -> None:
-    async with _opened(store) as opened:
+    async with store.opened() as opened:
         tx = await opened.begin()
         await tx.fetch(sql.insert_events, [("i", "next", "s", None)], tx=tx.xid)
         await tx.rollback()

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from typing import Any
 
 from hark.store.sql import Sql
 from tests.support.inspect import query, until
@@ -10,10 +9,8 @@ from tests.support.stores import Store
 
 
 async def test_m5_a_read_that_its_caller_gave_up_does_not_put_off_the_search_for_dead_workers(pg_store: Store) -> None:
-    store: Any = pg_store.make(lease=3600.0)
-    await store.open()
-    store._quiet = 0.0  # the server of the tests has not run for an hour
-    try:
+    async with pg_store.opened(lease=3600.0) as store:
+        store._quiet = 0.0  # the server of the tests has not run for an hour
         slow = asyncio.create_task(store.read(Sql("SELECT pg_sleep(60)")))
         await until(lambda: sleeps(pg_store), "the read to begin")
         slow.cancel()
@@ -21,8 +18,6 @@ async def test_m5_a_read_that_its_caller_gave_up_does_not_put_off_the_search_for
         assert slow.cancelled()
         assert await store.read(Sql("SELECT 1"))
         assert store.no_reclaim_before() < time.monotonic()
-    finally:
-        await store.close()
 
 
 async def sleeps(store: Store) -> bool:

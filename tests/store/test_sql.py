@@ -249,13 +249,9 @@ async def test_a_statement_with_a_row_type_returns_rows_of_that_type(store: Stor
         b: str
 
     typed, plain = Sql("SELECT :a::bigint, :b::text", row=Sum), Sql("SELECT :a::bigint, :b::text")
-    made = store.make()
-    await made.open()
-    try:
+    async with store.opened() as made:
         tx = await made.begin()
         assert await tx.fetch(typed, a=1, b="x") == [Sum(1, "x")]
         [[a, b]] = await tx.fetch(plain, a=1, b="x")
         await tx.rollback()
         assert await made.read(typed, a=a, b=b) == [Sum(1, "x")]
-    finally:
-        await made.close()

@@ -38,16 +38,8 @@ def statements(size: int, dialect: str) -> list[str]:
         words = _words(dialect, count)
         id = _ID.format(label=label, **words)
         named = values.pop("named", False)
-        nothing = (
-            "finished_at",
-            "due_at",
-            "blocked_on",
-            "lease_owner",
-            "concurrency_key",
-            "rate_limit",
-            "parent_id",
-            "parent_wait",
-        )
+        nothing = ("finished_at", "due_at", "blocked_on", "lease_owner", "concurrency_key", "rate_limit", "parent_id",
+                   "parent_wait")  # fmt: skip
         given = {
             "definition": HERE,
             "has_inbox_rows": words["false"],
@@ -168,52 +160,50 @@ def _schedules(label: str, size: int = FEW) -> list[str]:
     return [f"schedule:{id}" for id in ids(label, size)]
 
 
+def by_values(statement: Sql, indexes: set[str], **values: Any) -> Question:
+    """Asks the same in a crowd of any size."""
+    return Question(statement, indexes, values=lambda size: dict(values))
+
+
+def by_ids(statement: Sql, indexes: set[str], label: str) -> Question:
+    few = label in ("ready", "running", "due", "mailed")
+    return Question(statement, indexes, values=lambda size: {"ids": ids(label, FEW if few else size)})
+
+
+def outcomes_of(statement: Sql, **values: Any) -> Question:
+    return Question(statement, {"instances_pkey"}, lambda size: rows_of(statement, ids("running"), **values))
+
+
 _OLD = {"before": NOW - 10**9, "size": 1000}  # no row is that old: the check must not cost more for that
 
 # The statements of a turn, which callers wait for.
 TURN: dict[str, Question] = {
     "claimable": Question(sql.claimable, {"instances_claim"}, _lanes, lambda size: {"most": 50}),
-    "claim": Question(sql.claim, {"instances_pkey"}, None, lambda size: {"owner": "me", "ids": ids("ready")}),
-    "claim_woken": Question(
-        sql.claim_woken, {"instances_pkey"}, None,
-        lambda size: {"owner": "me", "ids": ids("mailed"), "queues": ["default"], "lanes": ["busy@1"]},
+    "claim": by_values(sql.claim, {"instances_pkey"}, owner="me", ids=ids("ready")),
+    "claim_woken": by_values(
+        sql.claim_woken, {"instances_pkey"}, owner="me", ids=ids("mailed"), queues=["default"], lanes=["busy@1"]
     ),
-    "lock": Question(sql.lock, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
-    "advance": Question(sql.advance, {"instances_pkey"}, lambda size: rows_of(sql.advance, ids("running"))),
-    "advance_all": Question(sql.advance_all, {"instances_pkey"}, lambda size: rows_of(sql.advance_all, ids("running"))),
-    "requeue": Question(sql.requeue, {"instances_pkey"}, lambda size: rows_of(sql.requeue, ids("running"))),
-    "finish": Question(
-        sql.finish, {"instances_pkey"}, lambda size: rows_of(sql.finish, ids("running"), status="done", result="1")
-    ),
-    "park": Question(
-        sql.park, {"instances_pkey"}, lambda size: rows_of(sql.park, ids("running"), status="awaiting_signal")
-    ),
-    "set_progress": Question(
-        sql.set_progress, {"instances_pkey"}, lambda size: rows_of(sql.set_progress, ids("running"))
-    ),
-    "set_on_cancel": Question(
-        sql.set_on_cancel, {"instances_pkey"}, lambda size: rows_of(sql.set_on_cancel, ids("running"))
-    ),
-    "begin_undo": Question(sql.begin_undo, {"instances_pkey"}, lambda size: rows_of(sql.begin_undo, ids("running"))),
-    "drop_all_but_children": Question(
-        sql.drop_all_but_children, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}
-    ),
-    "consume_answers": Question(sql.consume_answers, {"inbox_unconsumed"}, None, lambda size: {"ids": ids("mailed")}),
-    "run_children_again": Question(
-        sql.run_children_again, {"instances_pkey"}, lambda size: rows_of(sql.run_children_again, ids("running"))
-    ),
-    "change_lanes": Question(
-        sql.change_lanes, {"instances_pkey"},
-        lambda size: rows_of(sql.change_lanes, ids("running"), lane="task:x", queue="default"),
-    ),
-    "consume_directed": Question(sql.consume_directed, {"inbox_unconsumed"}, None, lambda size: {"ids": ids("mailed")}),
+    "lock": by_ids(sql.lock, {"instances_pkey"}, "parked"),
+    "advance": outcomes_of(sql.advance),
+    "advance_all": outcomes_of(sql.advance_all),
+    "requeue": outcomes_of(sql.requeue),
+    "finish": outcomes_of(sql.finish, status="done", result="1"),
+    "park": outcomes_of(sql.park, status="awaiting_signal"),
+    "set_progress": outcomes_of(sql.set_progress),
+    "set_on_cancel": outcomes_of(sql.set_on_cancel),
+    "begin_undo": outcomes_of(sql.begin_undo),
+    "drop_all_but_children": by_ids(sql.drop_all_but_children, {"waits_instance"}, "mailed"),
+    "consume_answers": by_ids(sql.consume_answers, {"inbox_unconsumed"}, "mailed"),
+    "run_children_again": outcomes_of(sql.run_children_again),
+    "change_lanes": outcomes_of(sql.change_lanes, lane="task:x", queue="default"),
+    "consume_directed": by_ids(sql.consume_directed, {"inbox_unconsumed"}, "mailed"),
     "journal_of": Question(
         sql.journal_of, {"journal_pkey"}, lambda size: rows_of(sql.journal_of, ids("finished", size))
     ),
     "cut_journal": Question(
         sql.cut_journal, {"journal_pkey"}, lambda size: rows_of(sql.cut_journal, ids("finished", size))
     ),
-    "due": Question(sql.due, {"instances_due"}, None, lambda size: {"size": 2000}),
+    "due": by_values(sql.due, {"instances_due"}, size=2000),
     "promote": Question(
         sql.promote, {"instances_blocked", "instances_pkey"}, lambda size: [("slot:one-key", 1), ("rate:api", 50)]
     ),
@@ -231,13 +221,11 @@ TURN: dict[str, Question] = {
     "inbox": Question(sql.inbox, {"inbox_unconsumed"}, lambda size: [(id, 0) for id in ids("mailed")]),
     "inbox_heads": Question(sql.inbox_heads, {"inbox_unconsumed"}, lambda size: [(id, 0) for id in ids("mailed")]),
     "seen": Question(sql.seen, {"inbox_dedup"}, lambda size: rows_of(sql.seen, ids("parked", size))),
-    "wake": Question(sql.wake, {"instances_pkey"}, None, lambda size: {"ids": ids("mailed")}),
+    "wake": by_ids(sql.wake, {"instances_pkey"}, "mailed"),
     "waits_of": Question(
         sql.waits_of, {"waits_instance"}, None, lambda size: {"ids": ids("parked", size) + ids("mailed")}
     ),
-    "waits_for_each_end": Question(
-        sql.waits_for_each_end, {"waits_pkey"}, None, lambda size: {"ids": ids("wait", size)}
-    ),
+    "waits_for_each_end": by_ids(sql.waits_for_each_end, {"waits_pkey"}, "wait"),
     "claim_awakeables": Question(
         sql.claim_awakeables, {"awakeables_pkey"}, lambda size: [(f"prom-{id}", "ann") for id in ids("parked", size)]
     ),
@@ -248,28 +236,26 @@ TURN: dict[str, Question] = {
         sql.kept_messages, {"messages_kept"}, lambda size: [("paid", f"order-{n}") for n in range(FEW)],
         lambda size: {"most": 1},
     ),
-    "delete_messages": Question(sql.delete_messages, {"messages_pkey"}, None, lambda size: {"seqs": [1, 2, 3]}),
+    "delete_messages": by_values(sql.delete_messages, {"messages_pkey"}, seqs=[1, 2, 3]),
     "receive_messages": Question(sql.receive_messages, {"messages_pkey"}, lambda size: [(1, "m"), (2, "m")]),
-    "forget_expired_messages": Question(
-        sql.forget_expired_messages, {"messages_expiring", "messages_pkey"}, None,
-        lambda size: {"grace": 1, "size": 100},
+    "forget_expired_messages": by_values(
+        sql.forget_expired_messages, {"messages_expiring", "messages_pkey"}, grace=1, size=100
     ),
-    "forget_received_messages": Question(
-        sql.forget_received_messages, {"messages_received", "messages_pkey"}, None,
-        lambda size: {"before": NOW - 1, "size": 100},
+    "forget_received_messages": by_values(
+        sql.forget_received_messages, {"messages_received", "messages_pkey"}, before=NOW - 1, size=100
     ),
-    "bpmn_states": Question(sql.bpmn_states, {"instances_pkey"}, None, lambda size: {"ids": ids("mailed")}),
+    "bpmn_states": by_ids(sql.bpmn_states, {"instances_pkey"}, "mailed"),
     "set_bpmn_states": Question(
         sql.set_bpmn_states, {"instances_pkey"}, lambda size: [(id, "{}") for id in ids("mailed")]
     ),
-    "drop_waits": Question(sql.drop_waits, {"waits_instance"}, None, lambda size: {"ids": ids("mailed")}),
+    "drop_waits": by_ids(sql.drop_waits, {"waits_instance"}, "mailed"),
     # Runs, and notes of their tasks.
     "run_waits": Question(
         sql.run_waits, {"waits_run", "instances_pkey"}, lambda size: [(id, "go", 2) for id in ids("parked", size)],
         lambda size: {"most": 2},
     ),
-    "fire_open_waits": Question(sql.fire_open_waits, {"waits_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
-    "lock_free": Question(sql.lock_free, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "fire_open_waits": by_ids(sql.fire_open_waits, {"waits_pkey"}, "parked"),
+    "lock_free": by_ids(sql.lock_free, {"instances_pkey"}, "parked"),
     "run_signals": Question(
         sql.run_signals, {"inbox_unconsumed", "inbox_pkey"}, lambda size: [(id, "go", 2) for id in ids("mailed")],
         lambda size: {"most": 2},
@@ -280,16 +266,12 @@ TURN: dict[str, Question] = {
     "pass_on_signals": Question(
         sql.pass_on_signals, {"inbox_pkey"}, lambda size: [(n, f"mailed-{n}", None) for n in range(1, FEW)]
     ),
-    "unreceived": Question(
-        sql.unreceived, {"inbox_unconsumed", "waits_pkey", "instances_pkey"}, None, lambda size: {"ids": ids("mailed")}
-    ),
-    "set_states": Question(sql.set_states, {"instances_pkey"}, lambda size: rows_of(sql.set_states, ids("running"))),
+    "unreceived": by_ids(sql.unreceived, {"inbox_unconsumed", "waits_pkey", "instances_pkey"}, "mailed"),
+    "set_states": outcomes_of(sql.set_states),
     "task_awakeables": Question(
         sql.task_awakeables, {"awakeables_task"}, lambda size: [(id, "awakeable#0") for id in ids("running")]
     ),
-    "take_entries": Question(
-        sql.take_entries, {"instances_pkey"}, lambda size: [(id, 1) for id in ids("running")]
-    ),
+    "take_entries": Question(sql.take_entries, {"instances_pkey"}, lambda size: [(id, 1) for id in ids("running")]),
     "settled_answers": Question(
         sql.settled_answers, {"awakeables_pkey"}, None,
         lambda size: {"ids": [f"prom-{id}" for id in ids("parked", size)]},
@@ -298,12 +280,8 @@ TURN: dict[str, Question] = {
         sql.fire_answered, {"waits_instance"}, None,
         lambda size: {"ids": ids("parked", size), "names": [f"prom-{id}" for id in ids("parked", size)]},
     ),
-    "cancel_task_awakeables": Question(
-        sql.cancel_task_awakeables, {"awakeables_task"}, None, lambda size: {"ids": ids("parked", size)}
-    ),
-    "subscribers": Question(
-        sql.subscribers, {"waits_broadcast", "triggers_named"}, None, lambda size: {"names": ["open"], "size": 50_001}
-    ),
+    "cancel_task_awakeables": by_ids(sql.cancel_task_awakeables, {"awakeables_task"}, "parked"),
+    "subscribers": by_values(sql.subscribers, {"waits_broadcast", "triggers_named"}, names=["open"], size=50_001),
     "message_waits": Question(
         sql.message_waits, {"waits_message"}, lambda size: [("paid", "order-1"), ("paid", "order-2")]
     ),
@@ -312,19 +290,15 @@ TURN: dict[str, Question] = {
         lambda size: [("paid", "order-1"), ("paid", "order-2")],
         lambda size: {"names": ["paid", "started-1000001"]},
     ),
-    "due_triggers": Question(sql.due_triggers, {"triggers_due"}, None, lambda size: {"size": 500}),
+    "due_triggers": by_values(sql.due_triggers, {"triggers_due"}, size=500),
     "triggers_by_id": Question(
         sql.triggers_by_id, {"triggers_pkey"}, None, lambda size: {"ids": _schedules("later", size)}
     ),
     "triggers_by_event": Question(
         sql.triggers_by_event, {"triggers_named"}, lambda size: [("broadcast", "news"), ("message", "order")]
     ),
-    "deployed_triggers": Question(
-        sql.deployed_triggers, {"triggers_deployed"}, None, lambda size: {"definition": HERE}
-    ),
-    "lock_due_triggers": Question(
-        sql.lock_due_triggers, {"triggers_pkey", "triggers_due"}, None, lambda size: {"ids": _schedules("now")}
-    ),
+    "deployed_triggers": by_values(sql.deployed_triggers, {"triggers_deployed"}, definition=HERE),
+    "lock_due_triggers": by_values(sql.lock_due_triggers, {"triggers_pkey", "triggers_due"}, ids=_schedules("now")),
     "lock_triggers": Question(
         sql.lock_triggers, {"triggers_pkey", "triggers_deployed"}, None,
         lambda size: {"ids": _schedules("later", size), "definitions": ["started-1000001"]},
@@ -332,12 +306,8 @@ TURN: dict[str, Question] = {
     "delete_triggers": Question(
         sql.delete_triggers, {"triggers_pkey"}, None, lambda size: {"ids": _schedules("later", size)}
     ),
-    "release_triggers": Question(
-        sql.release_triggers, {"triggers_pkey", "triggers_blocker"}, None, lambda size: {"ids": ids("later", size)}
-    ),
-    "set_scheduled": Question(
-        sql.set_scheduled, {"instances_pkey"}, lambda size: rows_of(sql.set_scheduled, ids("running"))
-    ),
+    "release_triggers": by_ids(sql.release_triggers, {"triggers_pkey", "triggers_blocker"}, "later"),
+    "set_scheduled": outcomes_of(sql.set_scheduled),
     "claimable_queues": Question(sql.claimable_queues, {"instances_claim"}),
     "claimable_tasks": Question(
         sql.claimable_tasks, {"instances_claim"}, lambda size: [("default", "task:resize", 10), ("slow", "task:x", 10)],
@@ -346,18 +316,12 @@ TURN: dict[str, Question] = {
     "claim_tasks": Question(
         sql.claim_tasks, {"instances_pkey"}, lambda size: rows_of(sql.claim_tasks, ids("ready"), owner="outside:1")
     ),
-    "fetched_task": Question(
-        sql.fetched_task, {"instances_pkey", "workers_pkey"}, None, lambda size: {"id": ids("running")[0], "epoch": 1}
-    ),
-    "status_of_task": Question(sql.status_of_task, {"instances_pkey"}, None, lambda size: {"id": ids("running")[0]}),
-    "task_leases": Question(
-        sql.task_leases, {"instances_pkey", "workers_pkey"}, None, lambda size: {"ids": ids("running")}
-    ),
+    "fetched_task": by_values(sql.fetched_task, {"instances_pkey", "workers_pkey"}, id=ids("running")[0], epoch=1),
+    "status_of_task": by_values(sql.status_of_task, {"instances_pkey"}, id=ids("running")[0]),
+    "task_leases": by_ids(sql.task_leases, {"instances_pkey", "workers_pkey"}, "running"),
     "renew_leases": Question(sql.renew_leases, {"workers_pkey"}, lambda size: [("outside:1", NOW)]),
-    "end_leases": Question(
-        sql.end_leases, {"instances_pkey", "workers_pkey"}, None, lambda size: {"ids": ids("running")}
-    ),
-    "descendants": Question(sql.descendants, {"instances_parent"}, None, lambda size: {"ids": ids("parked", size)}),
+    "end_leases": by_ids(sql.end_leases, {"instances_pkey", "workers_pkey"}, "running"),
+    "descendants": by_ids(sql.descendants, {"instances_parent"}, "parked"),
     "abandoned": Question(
         sql.abandoned, {"instances_leased", "workers_pkey"}, lambda size: [("me", None), ("other", 7)],
         lambda size: {"owners": ["me", "other"]},
@@ -366,20 +330,12 @@ TURN: dict[str, Question] = {
     "expired": Question(
         sql.expired, {"instances_pkey"}, None, lambda size: {"before": NOW + 1, "ids": ids("finished", size)}
     ),
-    "forget_signals": Question(
-        sql.forget_signals, {"inbox_unconsumed", "inbox_dedup", "inbox_pkey"}, None,
-        lambda size: {"ids": ids("finished", size)},
-    ),
-    "forget_waits": Question(sql.forget_waits, {"waits_instance"}, None, lambda size: {"ids": ids("finished", size)}),
-    "forget_events": Question(
-        sql.forget_events, {"events_instance"}, None, lambda size: {"ids": ids("finished", size)}
-    ),
-    "forget_awakeables": Question(
-        sql.forget_awakeables, {"awakeables_instance_id_entry_index_key"}, None,
-        lambda size: {"ids": ids("finished", size)},
-    ),
-    "forget_journal": Question(sql.forget_journal, {"journal_pkey"}, None, lambda size: {"ids": ids("finished", size)}),
-    "forget_tags": Question(sql.forget_tags, {"tags_instance"}, None, lambda size: {"ids": ids("finished", size)}),
+    "forget_signals": by_ids(sql.forget_signals, {"inbox_unconsumed", "inbox_dedup", "inbox_pkey"}, "finished"),
+    "forget_waits": by_ids(sql.forget_waits, {"waits_instance"}, "finished"),
+    "forget_events": by_ids(sql.forget_events, {"events_instance"}, "finished"),
+    "forget_awakeables": by_ids(sql.forget_awakeables, {"awakeables_instance_id_entry_index_key"}, "finished"),
+    "forget_journal": by_ids(sql.forget_journal, {"journal_pkey"}, "finished"),
+    "forget_tags": by_ids(sql.forget_tags, {"tags_instance"}, "finished"),
     "forget_consumed": Question(sql.forget_consumed, {"inbox_consumed", "inbox_pkey"}, None, lambda size: _OLD),
     "forget_old_events": Question(sql.forget_old_events, {"events_pkey"}, None, lambda size: _OLD),
     "empty_consumed": Question(sql.empty_consumed, {"inbox_consumed", "inbox_pkey"}, None, lambda size: _OLD),
@@ -388,16 +344,7 @@ TURN: dict[str, Question] = {
 _BYTES = {"bytes": 8 << 20}
 _RUN = {"id": "parked-1000007", "low": "parked-1000007.0", "high": "parked-1000007.:"}
 _PAGE = {"at": NOW, "nth": 0, "after": "", "since": 0, "window": 100}
-_MATCH = {
-    "status": None,
-    "definition": None,
-    "kind": None,
-    "tags": None,
-    "low": None,
-    "high": None,
-    **_PAGE,
-    "size": 100,
-}
+_MATCH = {**dict.fromkeys(("status", "definition", "kind", "tags", "low", "high")), **_PAGE, "size": 100}
 _SMALL = {"low": "key-of-mailed-", "high": "key-of-mailed."}
 _LARGE = {"low": "key-of-parked-", "high": "key-of-parked."}
 
@@ -427,13 +374,9 @@ READS: dict[str, Question] = {
         reads.list_instances, {"instances_listed", "instances_pkey"}, _all_lanes,
         lambda size: {**_PAGE, "at": NOW - size // 2, "since": NOW - size // 2 - 10, "kind": None},
     ),
-    "list_schedules": Question(
-        reads.list_schedules, {"triggers_named"}, None, lambda size: {"after": "later-1000007", "size": 100}
-    ),
-    "read_schedules": Question(
-        reads.read_schedules, {"triggers_pkey"}, None, lambda size: {"ids": ["schedule:later-1000007"]}
-    ),
-    "position": Question(reads.position, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
+    "list_schedules": by_values(reads.list_schedules, {"triggers_named"}, after="later-1000007", size=100),
+    "read_schedules": by_values(reads.read_schedules, {"triggers_pkey"}, ids=["schedule:later-1000007"]),
+    "position": by_values(reads.position, {"instances_pkey"}, id="parked-1000007"),
     "list_newest": Question(
         reads.list_newest, {"instances_listed", "instances_pkey"}, _all_lanes,
         lambda size: {**_MATCH, **_LARGE, "at": NOW - size // 2, "tags": '{"size": "large"}'},
@@ -461,26 +404,17 @@ READS: dict[str, Question] = {
         reads.signals_of_all, {"inbox_unconsumed", "inbox_dedup", "inbox_consumed", "inbox_pkey"}, None,
         lambda size: {"ids": ids("mailed"), "since": NOW - 10**9, "before": NOW - 1},
     ),
-    "read_instances": Question(
-        reads.read_instances, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}
-    ),
-    "read_tasks": Question(reads.read_tasks, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "read_instances": by_ids(reads.read_instances, {"instances_pkey"}, "parked"),
+    "read_tasks": by_ids(reads.read_tasks, {"instances_pkey"}, "parked"),
     "sources_of": Question(reads.sources_of, {"definitions_pkey"}, lambda size: [(HERE, 1), (ELSEWHERE, 1)]),
-    "process_state": Question(reads.process_state, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
-    "job_of": Question(reads.job_of, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
-    "ids_between": Question(
-        reads.ids_between, {"instances_pkey"}, None, lambda size: {"low": "parked-1", "high": "parked-2", "size": 2}
-    ),
-    "outcomes": Question(reads.outcomes, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
-    "statuses": Question(reads.statuses, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
-    "open_awakeables": Question(
-        reads.open_awakeables, {"awakeables_instance_id_entry_index_key"}, None,
-        lambda size: {"ids": ids("parked", size)},
-    ),
-    "pending_of_task": Question(
-        reads.pending_of_task, {"awakeables_task"}, None, lambda size: {"task": ids("running")[0]}
-    ),
-    "epochs": Question(sql.epochs, {"instances_pkey"}, None, lambda size: {"ids": ids("running")}),
+    "process_state": by_values(reads.process_state, {"instances_pkey"}, id="parked-1000007"),
+    "job_of": by_values(reads.job_of, {"instances_pkey"}, id="parked-1000007"),
+    "ids_between": by_values(reads.ids_between, {"instances_pkey"}, low="parked-1", high="parked-2", size=2),
+    "outcomes": by_ids(reads.outcomes, {"instances_pkey"}, "parked"),
+    "statuses": by_ids(reads.statuses, {"instances_pkey"}, "parked"),
+    "open_awakeables": by_ids(reads.open_awakeables, {"awakeables_instance_id_entry_index_key"}, "parked"),
+    "pending_of_task": by_values(reads.pending_of_task, {"awakeables_task"}, task=ids("running")[0]),
+    "epochs": by_ids(sql.epochs, {"instances_pkey"}, "running"),
     "events_of": Question(
         reads.events_of, {"events_instance", "events_pkey"}, None,
         lambda size: {"id": "parked-1000007", "size": 50, "seq": 2**63 - 1, **_BYTES}
@@ -503,7 +437,7 @@ READS: dict[str, Question] = {
         reads.open_waits_of_tasks, {"waits_instance", "instances_pkey", "instances_parent"}, None,
         lambda size: {**_RUN, "size": 20},
     ),
-    "kind_of": Question(reads.kind_of, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
+    "kind_of": by_values(reads.kind_of, {"instances_pkey"}, id="parked-1000007"),
     "latest_run_events": Question(
         reads.latest_run_events, {"events_instance", "events_pkey", "instances_pkey", "instances_parent"}, None,
         lambda size: {**_RUN, "size": 50, "tx": 2**63 - 1, "seq": 2**63 - 1, **_BYTES},
@@ -521,10 +455,8 @@ READS: dict[str, Question] = {
         lambda size: [(_RUN["id"], _RUN["low"], _RUN["high"])],
         lambda size: {"tx": 1, "seq": size // 2, "to_tx": 1, "to_seq": size // 2 + 100, **_BYTES},
     ),
-    "unfinished": Question(reads.unfinished, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
-    "open_waits_of": Question(
-        reads.open_waits_of, {"waits_instance"}, None, lambda size: {"ids": ids("parked", size)}
-    ),
+    "unfinished": by_ids(reads.unfinished, {"instances_pkey"}, "parked"),
+    "open_waits_of": by_ids(reads.open_waits_of, {"waits_instance"}, "parked"),
     "read_waits": Question(
         reads.read_waits, {"waits_open", "awakeables_pkey"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
         lambda size: {"name": None, "since": -1, "after": "", "size": 100},
@@ -534,30 +466,24 @@ READS: dict[str, Question] = {
         reads.count_waits, {"waits_open", "awakeables_pkey"}, lambda size: [("signal",), ("timer",), ("awakeable",)],
         lambda size: {"most": 100},
     ),
-    "count_ready": Question(reads.count_ready, {"instances_claim"}, None, lambda size: {"most": 100}),
-    "count_busy": Question(
-        reads.count_busy, {"instances_leased", "instances_blocked"}, None, lambda size: {"most": 100}
-    ),
-    "live_tokens": Question(
-        sql.live_tokens, {"tokens_hash"}, None, lambda size: {"hashes": ["a", "b"], "now": NOW}
-    ),
+    "count_ready": by_values(reads.count_ready, {"instances_claim"}, most=100),
+    "count_busy": by_values(reads.count_busy, {"instances_leased", "instances_blocked"}, most=100),
+    "live_tokens": by_values(sql.live_tokens, {"tokens_hash"}, hashes=["a", "b"], now=NOW),
     "next_due": Question(sql.next_due, {"instances_due", "buckets_due", "triggers_due"}),
     "unknown_owners": Question(sql.unknown_owners, {"instances_leased", "workers_pkey"}),
     "results": Question(
         reads.results, {"instances_pkey", "instances_key", "instances_kept_key"}, _targets
     ),
-    "traces_of": Question(reads.traces_of, {"instances_pkey"}, None, lambda size: {"ids": ids("parked", size)}),
+    "traces_of": by_ids(reads.traces_of, {"instances_pkey"}, "parked"),
     "read_awakeables": Question(
         reads.read_awakeables, {"awakeables_pkey"}, None,
         lambda size: {"ids": [f"prom-{id}" for id in ids("parked", size)]},
     ),
-    "list_awakeables_of": Question(
-        reads.list_awakeables_of, {"awakeables_instance_id_entry_index_key"}, None,
-        lambda size: {"job": "parked-1000007", "status": None, "at": NOW, "instance": "", "entry": 0, "size": 100},
+    "list_awakeables_of": by_values(
+        reads.list_awakeables_of, {"awakeables_instance_id_entry_index_key"}, job="parked-1000007", status=None, at=NOW,
+        instance="", entry=0, size=100,
     ),
-    "events_of_all": Question(
-        reads.events_of_all, {"events_instance"}, None, lambda size: {"ids": ids("parked", size)}
-    ),
+    "events_of_all": by_ids(reads.events_of_all, {"events_instance"}, "parked"),
     "horizon": Question(reads.horizon, set()),
     "secrets": Question(reads.secrets, {"secrets_pkey"}),
     "origins": Question(reads.origins, set()),
@@ -566,39 +492,27 @@ READS: dict[str, Question] = {
     "all_workers": Question(reads.all_workers, set()),
     "count_unfinished": Question(reads.count_unfinished, {"instances_listed"}, counts_all=True),
     "queues": Question(reads.queues, {"instances_listed"}, counts_all=True),
-    "count_overdue": Question(reads.count_overdue, {"instances_due"}, None, lambda size: {"before": NOW}),
+    "count_overdue": by_values(reads.count_overdue, {"instances_due"}, before=NOW),
     "count_scheduled": Question(
         reads.count_scheduled, {"triggers_due"}, None, lambda size: {"before": NOW}, counts_all=True
     ),
     "abandoned_count": Question(reads.abandoned_count, {"instances_leased", "workers_pkey"}),
     # What `why` reads.
-    "why_instance": Question(reads.why_instance, {"instances_pkey"}, None, lambda size: {"id": "parked-1000007"}),
-    "latest_retries": Question(reads.latest_retries, {"events_instance"}, None, lambda size: {"id": "parked-1000007"}),
-    "slot_holders": Question(reads.slot_holders, {"instances_slots"}, None, lambda size: {"key": "one-key"}),
-    "bucket_due": Question(reads.bucket_due, {"buckets_pkey"}, None, lambda size: {"kind": "slot", "key": "one-key"}),
-    "unfinished_children": Question(
-        reads.unfinished_children, {"instances_parent_wait"}, None, lambda size: {"waits": ["a", "b"]}
-    ),
-    "unfinished_below": Question(
-        reads.unfinished_below, {"instances_parent_wait"}, None, lambda size: {"waits": ["a", "b"]}
-    ),
-    "unconsumed_signals": Question(
-        reads.unconsumed_signals, {"inbox_unconsumed"}, None, lambda size: {"id": "mailed-1000007"}
-    ),
+    "why_instance": by_values(reads.why_instance, {"instances_pkey"}, id="parked-1000007"),
+    "latest_retries": by_values(reads.latest_retries, {"events_instance"}, id="parked-1000007"),
+    "slot_holders": by_values(reads.slot_holders, {"instances_slots"}, key="one-key"),
+    "bucket_due": by_values(reads.bucket_due, {"buckets_pkey"}, kind="slot", key="one-key"),
+    "unfinished_children": by_values(reads.unfinished_children, {"instances_parent_wait"}, waits=["a", "b"]),
+    "unfinished_below": by_values(reads.unfinished_below, {"instances_parent_wait"}, waits=["a", "b"]),
+    "unconsumed_signals": by_values(reads.unconsumed_signals, {"inbox_unconsumed"}, id="mailed-1000007"),
     "signals_to_others": Question(
         reads.signals_to_others, {"inbox_pkey", "instances_pkey"}, None,
         lambda size: {"names": ["go"], "id": "parked-1000007", "since": NOW - 10**9},
     ),
-    "broadcasts_named": Question(
-        reads.broadcasts_named, {"broadcasts_at"}, None, lambda size: {"names": ["go"], "since": NOW}
-    ),
-    "misses_of": Question(
-        reads.misses_of, {"misses_target", "misses_instance"}, None,
-        lambda size: {"targets": ["a"], "id": "parked-1000007"},
-    ),
-    "misses_named": Question(reads.misses_named, {"misses_name"}, None, lambda size: {"names": ["go"], "since": NOW}),
-    "list_awakeables": Question(
-        reads.list_awakeables, {"awakeables_newest"}, None,
-        lambda size: {"status": None, "at": NOW, "instance": "", "entry": 0, "size": 100},
+    "broadcasts_named": by_values(reads.broadcasts_named, {"broadcasts_at"}, names=["go"], since=NOW),
+    "misses_of": by_values(reads.misses_of, {"misses_target", "misses_instance"}, targets=["a"], id="parked-1000007"),
+    "misses_named": by_values(reads.misses_named, {"misses_name"}, names=["go"], since=NOW),
+    "list_awakeables": by_values(
+        reads.list_awakeables, {"awakeables_newest"}, status=None, at=NOW, instance="", entry=0, size=100
     ),
 }  # fmt: skip

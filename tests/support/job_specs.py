@@ -30,3 +30,9 @@ def job_specs(draw: st.DrawFn, most: int = 7, *, fail_fast: bool = True) -> JobS
             is_finally=is_finally,
         ))  # fmt: skip
     return JobSpec("random", tuple(tasks), fail_fast=fail_fast and draw(st.integers(0, 3)) == 0)
+
+
+def regressing(last: TaskSpec) -> JobSpec:
+    """`build`, and after it this task and `check`, which regresses to `build` once."""
+    check = TaskSpec("check", needs=("build",), handler="any", on_fail=RegressSpec("build", 1))
+    return JobSpec("again", (TaskSpec("build", handler="any"), check, last))

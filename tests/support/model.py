@@ -250,11 +250,7 @@ class Model:
         return key is not None and any(i.live and i.key == key for i in self.all.values())
 
     def _delivers(
-        self,
-        requests: list[Request],
-        live: list[Commit],
-        addresses: dict[str, str | None],
-        listening: set[str],
+        self, requests: list[Request], live: list[Commit], addresses: dict[str, str | None], listening: set[str]
     ) -> None:
         """S10: in the order of the calls, signals and broadcasts alike. `listening`: the instances that may receive
         broadcasts, those that were live before this turn."""

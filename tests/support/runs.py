@@ -8,7 +8,7 @@ from hark.kernel.requests import Capacity, CommitNote, StartInstances
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Arm, NewInstance
 from hark.model.lanes import ENGINE_QUEUE, JOB
-from hark.model.notes import NoteAwakeable, NoteEvents, NoteInbox, NoteState, NoteTimeout, NoteWait
+from hark.model.notes import NoteAwakeable, NoteEvents, NoteInbox, NoteParent, NoteState, NoteTimeout, NoteWait
 from tests.support.turns import DEFINITION, spawn
 
 LANE = "task:t"
@@ -68,3 +68,9 @@ def note_timeout(task: Claim, wait_id: str) -> CommitNote:
 
 def note_awakeable(claim: Claim, place: str, job_id: str = "run", **options: Any) -> CommitNote:
     return CommitNote(note=NoteAwakeable(claim.id, claim.epoch, job_id, place, **options))
+
+
+def note_parent(task: Claim, payload: str = "{}") -> CommitNote:
+    return CommitNote(
+        note=NoteParent(task.id, task.epoch, task.parent_id or "", task.parent_wait or "", payload=payload)
+    )

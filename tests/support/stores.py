@@ -46,6 +46,16 @@ class Store:
         """The store without an engine."""
         return connect.factory(self.url, schema=self.options.get("schema", "hark"), lease=lease, clock=clock)()
 
+    @asynccontextmanager
+    async def opened(self, **options: Any) -> AsyncIterator[Any]:
+        """The store without an engine, while it is open."""
+        made = self.make(**options)
+        await made.open()
+        try:
+            yield made
+        finally:
+            await made.close()
+
 
 @dataclass(frozen=True)
 class Database:

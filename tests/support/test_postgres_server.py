@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from tests.support.postgres import Postgres, PostgresServer, given_server, wait_until
-from tests.support.stores import Store, postgres_schema, run_sql, used_schema
+from tests.support.stores import postgres_schema, run_sql, used_schema
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,9 @@ async def test_the_shared_server_is_ours_and_syncs_to_disk(postgres: Postgres) -
 
 def _crash(server: PostgresServer) -> None:
     server.kill()
+    assert not server.running
+    with pytest.raises(ConnectionRefusedError):
+        run_sql(server.url, "SELECT 1")
     server.start()
 
 
@@ -53,35 +56,16 @@ def test_committed_data_survives(private: PostgresServer, how: Callable[[Postgre
     private.assert_ours()
 
 
-def test_a_killed_server_refuses_connections_until_it_is_started(private: PostgresServer) -> None:
-    private.kill()
-    assert not private.running
-    with pytest.raises(ConnectionRefusedError):
-        run_sql(private.url, "SELECT 1")
-    private.start()
-    assert run_sql(private.url, "SELECT 1") == 1
-
-
-def test_two_servers_are_isolated(private: PostgresServer, postgres: Postgres) -> None:
-    assert private.url != postgres.url
-    assert str(private.data_directory) != postgres.data_directory
-
-
-def test_fsync_is_off_only_when_asked_for_and_close_leaves_nothing() -> None:
+def test_fsync_is_off_only_when_asked_for_and_close_syncs_nothing_and_leaves_nothing() -> None:
     with PostgresServer(fsync=False) as server:
         assert server.psql("SHOW fsync").strip() == "off"
-    assert not server.running
-    assert not server.data_directory.parent.exists()
-
-
-def test_close_does_not_sync_data_it_deletes() -> None:
-    server = PostgresServer()
-    server.start()
-    with (server.data_directory.parent / "log").open() as log:
-        server.close()
+        log = server.log_file.open()
+    with log:
         said = log.read()
     assert "immediate shutdown" in said
     assert "shutdown immediate" not in said  # the log message of a shutdown checkpoint
+    assert not server.running
+    assert not server.data_directory.parent.exists()
 
 
 def test_a_test_run_that_is_killed_leaves_no_server() -> None:
@@ -131,10 +115,6 @@ def test_a_schema_is_used_again_with_empty_tables_unless_a_test_changed_more_tha
         with used_schema(postgres.url) as store:
             assert store.options["schema"] != schema
             schema = store.options["schema"]
-
-
-def test_the_store_fixture_comes_in_both_kinds(store: Store) -> None:
-    assert store.url.startswith({"sqlite": "sqlite:////", "postgres": "postgresql://"}[store.name])
 
 
 def _gone(pid: int) -> bool:

@@ -12,11 +12,12 @@ from itertools import count
 from typing import Any
 
 from hark.kernel.limits import Limits
-from hark.kernel.requests import Capacity, Commit, DefinitionRow, Register
+from hark.kernel.requests import Capacity, Commit, DefinitionRow, Register, Request
 from hark.kernel.rules import Rules
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Advance, Arm, Decision, Effect, Finish, NewAwakeable, NewInstance, Park, Redo
 from hark.model.values import PARKED, TERMINAL, Rate
+from hark.store.sql import Sql
 
 DEFINITION = "m"
 REGISTER = Register(rows=[DefinitionRow(DEFINITION, version, "machine", "default", "start") for version in (1, 2)])
@@ -28,11 +29,11 @@ _wait_ids = (f"wait-{n:06}" for n in count())
 class TickingClock:
     """Advances a millisecond per turn, so that queue positions differ; more when a test says so."""
 
-    def __init__(self) -> None:
-        self.now = _START
+    def __init__(self, tick: int = 1000) -> None:
+        self.now, self._tick = _START, tick
 
     def __call__(self) -> int:
-        self.now += 1000
+        self.now += self._tick
         return self.now
 
     def advance(self, micros: int) -> None:
@@ -56,6 +57,14 @@ def capacity(owner: str, room: int = 1, version: int = 1, **options: Any) -> Cap
 
 def new(id: str, *, version: int = 1, **options: Any) -> NewInstance:
     return NewInstance(DEFINITION, "{}", id, named=True, version=version, **options)
+
+
+async def ask(turns: Any, *requests: Request) -> list[Any]:
+    """The results of these requests; one that a turn hands back runs again, as the clerk does it."""
+    again: Sequence[Request] = requests
+    while again:
+        again = (await turns.run(*again)).again
+    return [request.result for request in requests]
 
 
 # -- outcomes ----------------------------------------------------------------------------------------
@@ -146,6 +155,9 @@ TABLES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+_CONTENT = {table: Sql(f"SELECT {', '.join(columns)} FROM {table}") for table, columns in TABLES.items()}
+
+
 class Row(dict[str, Any]):
     """A row with its columns as attributes."""
 
@@ -163,6 +175,10 @@ class Content:
         self.waits = named["waits"]
         self.awakeables: dict[str, Any] = {row.id: row for row in named["awakeables"]}
         self.buckets = named["buckets"]
+
+    @classmethod
+    async def of(cls, store: Any) -> Content:
+        return cls({table: await store.read(sql) for table, sql in _CONTENT.items()})
 
     def inbox(self, id: str) -> list[Any]:
         return [s for s in self.signals if s.instance_id == id and s.consumed_at is None]

@@ -36,9 +36,6 @@ def test_d6_a_process_without_flows_is_covered() -> None:
 def test_d6_coverages_of_one_process_add_up_and_those_of_another_text_stay_apart() -> None:
     other = BpmnSpec("order", NODES, FLOWS[:2])
     sums = added([covered(ORDER, 1, {"f1": 1}), covered(other, 1, {}), covered(ORDER, 1, {"f1": 1, "f2": 1})])
-    assert [(one.process, len(one.flows), one.taken) for one in sums] == [
-        ("order", 4, ["f1", "f2"]),
-        ("order", 2, []),
-    ]
+    assert [(one.process, len(one.flows), one.taken) for one in sums] == [("order", 4, ["f1", "f2"]), ("order", 2, [])]
     assert sums[0].flows[0].count == 2
     assert added([]) == list[PathCoverage]()

@@ -17,6 +17,7 @@ from hark.programs.bpmn.interpreter.bpmn_interpreter import run_bpmn
 from hark.programs.bpmn.interpreter.instance_state import Catcher, load_bpmn_state
 from hark.programs.jobs.job_services import TaskOutput
 from tests.bpmn.small_files import bpmn_file, chain
+from tests.support.claims import a_claim
 
 AROUND = '<signal id="sig" name="sig"/><message id="msg" name="msg"/>'
 MANY = "<multiInstanceLoopCharacteristics><loopCardinality>${n}</loopCardinality></multiInstanceLoopCharacteristics>"
@@ -140,7 +141,7 @@ class _Process:
 
     def _claim(self, rows: list[InboxRow], variables: dict[str, Any] | None) -> Claim:
         state = self._state if variables is None else json.dumps(variables)
-        return Claim(
-            "i", "p", 1, "bpmn", "q", 0, self._step, state, 0, 1, "key", None, None, None, False, False, 0, 0, None,
-            1.0, None, None, None, "bpmn", None, now=self._now, inbox=rows, waits=list(self._waits.values()),
+        return a_claim(
+            id="i", definition="p", kind="bpmn", step=self._step, state=state, correlation_key="key", now=self._now,
+            inbox=rows, waits=list(self._waits.values()),
         )  # fmt: skip

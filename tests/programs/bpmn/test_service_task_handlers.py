@@ -19,7 +19,7 @@ from hark.programs.jobs.job_spec import JobSpec, RetrySpec, TaskSpec
 from hark.programs.jobs.tasks.task_context import TaskContext
 from hark.programs.jobs.tasks.task_program import TaskProgram
 from hark.programs.jobs.tasks.task_state import load_task_state
-from tests.programs.bpmn.test_service_tasks import a_claim
+from tests.programs.bpmn.test_service_tasks import bpmn_claim
 from tests.programs.jobs.test_task_session import Script
 
 SPEC = BpmnSpec("order", (NodeSpec("charge", "service", handler="h", retries=3, headers={"currency": "EUR"}),))
@@ -45,8 +45,8 @@ class Worker(Script):
         return self.root
 
     async def run(self, handler: Handler, local: Mapping[str, Any] | None = None, state: str | None = None) -> Decision:
-        new = new_service_task(a_claim(), SPEC, 0, "p1.1", local=local or {}, root=self.root, handler="h")
-        task: Claim = a_claim(
+        new = new_service_task(bpmn_claim(), SPEC, 0, "p1.1", local=local or {}, root=self.root, handler="h")
+        task: Claim = bpmn_claim(
             id="p1.1", kind="task", lane="task:h", step="charge", state=state or new.state, parent_id="p1",
             parent_wait="p1~0",
         )  # fmt: skip

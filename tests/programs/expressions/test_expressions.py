@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hark.programs.expressions import (
-    ExpressionError,
-    compile_condition,
-    compile_expression,
-    compile_template,
-    names,
-)
+from hark.programs.expressions import ExpressionError, compile_condition, compile_expression, compile_template, names
 from hark.programs.expressions.budget import MAX_RESULT
 
 VARIABLES: dict[str, Any] = {

@@ -546,8 +546,7 @@ NOW = 1_794_830_400_000_000  # 2026-11-16T12:00:00Z
 
 
 @pytest.mark.parametrize(
-    ("expression", "expected"),
-    [*NUMBERS, *COMPARISONS, *RANGES, *LOGIC, *LISTS, *CONTEXTS, *TEXTS, *DATES],
+    ("expression", "expected"), [*NUMBERS, *COMPARISONS, *RANGES, *LOGIC, *LISTS, *CONTEXTS, *TEXTS, *DATES]
 )
 def test_b8_the_value_in_feel_of(expression: str, expected: Any) -> None:
     value = evaluate(f"={expression}", VARIABLES, NOW)

@@ -17,22 +17,9 @@ SHELLS = list(
     {os.path.realpath(path): shell for shell in ("dash", "bash", "sh") if (path := shutil.which(shell))}.values()
 )
 TRICKY = [
-    "",
-    " ",
-    "it's",
-    '"',
-    "$HOME",
-    "$(echo no)",
-    "`echo no`",
-    "\\",
-    "a\\",
-    "\n# x\necho no",
-    "-n",
-    "*",
-    "~",
-    "é 😀",
+    "", " ", "it's", '"', "$HOME", "$(echo no)", "`echo no`", "\\", "a\\", "\n# x\necho no", "-n", "*", "~", "é 😀",
     "!x",
-]
+]  # fmt: skip
 
 CHARACTERS = st.characters(exclude_characters="\0\r", exclude_categories=["Cs"])
 
@@ -65,9 +52,7 @@ def expected(x: str) -> str:
 
 @pytest.mark.parametrize("shell", SHELLS)
 @settings(max_examples=20, deadline=None)
-@given(
-    st.sampled_from(TRICKY) | st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"]), max_size=8)
-)
+@given(st.sampled_from(TRICKY) | st.text(CHARACTERS, max_size=8))
 def test_a_value_arrives_as_it_is(shell: str, x: str) -> None:
     places = PLACES if shell == "bash" else PLACES.replace("<<< here ", "")
     command = compile_template(places).render_shell({"x": x, "n": 3})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hark import FunctionContext, InvalidOutcome, RunFailed, workflow
+from hark import FunctionContext, Instance, InvalidOutcome, RunFailed, workflow
 from hark.model.errors import NonDeterministic
 from hark.programs.functions.branches import Suspended
 from hark.testing import Harness
@@ -37,6 +37,18 @@ class Unhashable:
 
 
 Body = Callable[[FunctionContext], Any]
+
+
+async def replayed(function: Any, times: int = 1, before: Callable[[], None] = lambda: None) -> Instance:
+    """Start a function that waits for `go` so many times. Each is a replay; `before` is called before the first one."""
+    async with Harness(function) as app:
+        it = await app.start(function)
+        await app.drain()
+        before()
+        for _ in range(times):
+            await it.signal("go")
+            await app.drain()
+        return await it.get()
 
 
 async def awaited_in_another_order(ctx: FunctionContext) -> Any:
@@ -143,13 +155,7 @@ async def test_a_replay_gives_the_code_what_it_received_before(body: Body) -> No
             await ctx.wait_for_signal("go")
         return found[-1]
 
-    async with Harness(function) as app:
-        it = await app.start(function)
-        for _ in range(2):
-            await app.drain()
-            await it.signal("go")
-        await app.drain()
-        await it.result()
+    assert (await replayed(function, times=2)).status == "done"
     assert len(found) == 3
     assert found[0] == found[1] == found[2]
 
@@ -163,12 +169,7 @@ async def test_a_run_that_was_asked_for_and_not_awaited_is_reported_with_its_lin
         await ctx.run(two)
         await ctx.wait_for_signal("go")
 
-    async with Harness(forgetful) as app:
-        it = await app.start(forgetful)
-        await app.drain()
-        await it.signal("go")
-        await app.drain()
-        await it.result()
+    assert (await replayed(forgetful)).status == "done"
     [text] = [record.getMessage() for record in caplog.records if "never awaited" in record.getMessage()]
     line = forgetful.__wrapped__.__code__.co_firstlineno + 2
     assert f"run one, asked for at {__file__}:{line}: its result was not read" in text
@@ -184,12 +185,7 @@ async def test_what_is_logged_before_the_last_await_is_not_logged_again(caplog: 
         await ctx.wait_for_signal("go")
 
     with caplog.at_level(logging.INFO, "hark.workflow"):
-        async with Harness(talkative) as app:
-            it = await app.start(talkative)
-            await app.drain()
-            await it.signal("go")
-            await app.drain()
-            await it.result()
+        assert (await replayed(talkative)).status == "done"
     said = [record.getMessage() for record in caplog.records if record.name == "hark.workflow"]
     assert said == ["asked", "received"]
 
@@ -214,13 +210,10 @@ async def test_a_stored_value_that_no_longer_fits_is_an_error_where_it_is_awaite
             found.append(type(error).__name__)
         await ctx.wait_for_signal("go")
 
-    async with Harness(shop) as app:
-        it = await app.start(shop)
-        await app.drain()
+    def change() -> None:
         charge.__annotations__["return"] = Receipt
-        await it.signal("go")
-        await app.drain()
-        await it.result()
+
+    assert (await replayed(shop, before=change)).status == "done"
     assert found == ["InvalidState"]
 
 
@@ -245,12 +238,7 @@ async def test_another_operation_in_the_middle_of_a_long_replay_has_diverged(
             await (changed(ctx) if nth == 13 and replays > 1 else ctx.run(one))
         await ctx.wait_for_signal("go")
 
-    async with Harness(long) as app:
-        it = await app.start(long)
-        await app.drain()
-        await it.signal("go")
-        await app.drain()
-        error = (await it.get()).error
+    error = (await replayed(long)).error
     text = f"at entry 13 the journal has {expected}, the code has {made}"
     assert error is not None
     assert error.startswith(NonDeterministic.__name__)

@@ -45,6 +45,10 @@ def job(*lines: str, before: str = "") -> str:
     return "\n".join(["name: j", before, "tasks:", "  - name: a", *(f"    {line}" for line in lines)]) + "\n"
 
 
+def two(first: str, second: str) -> str:
+    return f"name: j\ntasks:\n  - {first}\n  - {second}\n"
+
+
 def test_j1_the_file_of_the_manual_is_read() -> None:
     spec = load_job(RELEASE).spec
     build, verify = spec.tasks
@@ -223,31 +227,16 @@ def test_a_binary_or_huge_file_is_refused(tmp_path: Path) -> None:
         (job("handler: h", "undo: shell"), "a", 6, "cannot be called 'shell'"),
         (job("type: map", "handler: h", "over: [{b: 1, b: 2}]"), "a", 7, "'b' occurs twice in over"),
         (job("run: x", before="inputs: {b: 1}\nschedule: {every: 60, input: {c: 1}}"), None, 3, "no input 'c'"),
-    ],
-)  # fmt: skip
-def test_j1_a_mistake_is_refused_with_its_line_and_the_reason(
-    text: str, element: str | None, line: int, words: str
-) -> None:
-    problem = only(text)
-    assert (problem.element, problem.line) == (element, line)
-    assert words in problem.message
-
-
-def two(first: str, second: str) -> str:
-    return f"name: j\ntasks:\n  - {first}\n  - {second}\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "element", "line", "words"),
-    [
         (two("{name: a, run: x}", "{name: a, run: y}"), "a", 4, "two tasks named 'a'. The first one is in line 3"),
         (two("{name: a, run: x, needs: b}", "{name: b, run: y, needs: [a]}"), "a", 3, "a needs b needs a"),
         (two("{name: build, run: x}", "{name: b, run: y, needs: [biuld]}"), "b", 4, "Did you mean 'build'?"),
         (two("{name: a, run: x}", "{name: b, run: y, var: a}"), "b", 4, "result has the name 'a'"),
         (two("{name: a, run: x}", "{name: b, run: y, on_fail: {regress_to: a}}"), "b", 4, "does not come before"),
     ],
-)
-def test_j1_tasks_that_do_not_fit_together_are_refused(text: str, element: str, line: int, words: str) -> None:
+)  # fmt: skip
+def test_j1_a_mistake_is_refused_with_its_line_and_the_reason(
+    text: str, element: str | None, line: int, words: str
+) -> None:
     problem = only(text)
     assert (problem.element, problem.line) == (element, line)
     assert words in problem.message

@@ -18,11 +18,12 @@ from hark.programs.jobs.job_services import TaskOutput
 from hark.programs.jobs.job_spec import JobSpec, RegressSpec, TaskSpec
 from hark.programs.jobs.job_state import JobState, dump_job_state
 from hark.programs.jobs.task_ids import item_id, parse_task_id, task_id, undo_id
+from tests.support.claims import a_claim
+from tests.support.job_specs import regressing
 
 
 def claim(**options: Any) -> Claim:
-    fields = dict.fromkeys(Claim.__struct_fields__[: len(Claim.__struct_fields__) - len(Claim.__struct_defaults__)])
-    return Claim(**{**fields, "id": "j", "step": "run", "state": "{}", **options})
+    return a_claim(**{"id": "j", "step": "run", **options})
 
 
 def test_a_store_that_did_not_answer_a_read_repeats_the_activation() -> None:
@@ -71,11 +72,7 @@ def _end(seq: int, task: str, status: str) -> InboxRow:
 
 async def test_what_completed_while_a_regression_cancelled_it_is_undone_although_a_cancel_follows() -> None:
     """The cancel has removed the end of the older generation before the job could take it."""
-    spec = JobSpec("again", (
-        TaskSpec("build", handler="any"),
-        TaskSpec("check", needs=("build",), handler="any", on_fail=RegressSpec("build", 1)),
-        TaskSpec("pay", needs=("build",), handler="any", undo="refund"),
-    ))  # fmt: skip
+    spec = regressing(TaskSpec("pay", needs=("build",), handler="any", undo="refund"))
     paid = TaskOutput("j.2", "done", '{"task": 2, "run": "j"}', "7", None)
     services: Any = _Services(JobGraph(spec), paid)
     cancelled = _running(spec, "rpp", state={"generations": {0: 1, 1: 1, 2: 1}}, cancel_reason="not today")

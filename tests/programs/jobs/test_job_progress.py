@@ -12,7 +12,7 @@ from hark.programs.jobs.job_state import JobState, dump_job_state, load_job_stat
 from hark.programs.jobs.progress import JobProgress
 from hark.programs.jobs.states import SHOWN
 from tests.support.job_model import JobModel
-from tests.support.job_specs import job_specs
+from tests.support.job_specs import job_specs, regressing
 
 _SHOWN = {"unreached": "skipped"}
 
@@ -116,12 +116,7 @@ def test_a_chain_looks_at_each_task_once() -> None:
 
 
 def test_the_end_of_an_older_generation_changes_nothing() -> None:
-    spec = JobSpec("again", (
-        TaskSpec("build", handler="any"),
-        TaskSpec("check", needs=("build",), handler="any", on_fail=RegressSpec("build", 1)),
-        TaskSpec("other", needs=("build",), handler="any"),
-    ))  # fmt: skip
-    job = _Job(spec, {})
+    job = _Job(regressing(TaskSpec("other", needs=("build",), handler="any")), {})
     job.end("build", "done")
     progress = job.end("check", "failed")
     assert progress.cancels == [(2, 0)]
@@ -151,12 +146,7 @@ def test_a_task_that_completes_while_the_job_fails_fast_is_undone() -> None:
 
 
 def test_a_task_that_completes_while_the_job_regresses_is_undone() -> None:
-    spec = JobSpec("again", (
-        TaskSpec("build", handler="any"),
-        TaskSpec("check", needs=("build",), handler="any", on_fail=RegressSpec("build", 1)),
-        TaskSpec("pay", needs=("build",), handler="any", undo="refund"),
-    ))  # fmt: skip
-    job = _Job(spec, {})
+    job = _Job(regressing(TaskSpec("pay", needs=("build",), handler="any", undo="refund")), {})
     job.end("build", "done")
     progress = job._load()
     progress.ended(1, 0, "failed")

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from hark.model.activation import Claim, InboxRow, WaitRow
+from hark.model.activation import InboxRow, WaitRow
 from hark.model.answers import load_answer
 from hark.model.decisions import Decision, Finish, Park, Redo
 from hark.model.failures import Failure
@@ -21,19 +21,15 @@ from hark.programs.jobs.tasks.task_outcomes import (
     retry_delay,
 )
 from hark.programs.jobs.tasks.task_state import TaskState, dump_task_state, load_task_state
+from tests.support.claims import a_claim
 
 SECOND = 1_000_000
 
 
-def claim_of(state: TaskState) -> Claim:
-    fields: dict[str, Any] = dict.fromkeys(Claim.__struct_fields__[: Claim.__struct_fields__.index("now")])
-    fields |= {"id": "job.0", "step": "work", "state": dump_task_state(state), "epoch": 3, "attempt": 0}
-    return Claim(**fields)
-
-
 def activation_of(state: TaskState | None = None, **task: Any) -> TaskActivation:
     state = state or TaskState(task=0, run="job")
-    return TaskActivation(claim_of(state), state, JobSpec("job", (TaskSpec("work", handler="h", **task),), queue="ops"))
+    claim = a_claim(id="job.0", step="work", state=dump_task_state(state), epoch=3)
+    return TaskActivation(claim, state, JobSpec("job", (TaskSpec("work", handler="h", **task),), queue="ops"))
 
 
 def after(decision: Decision) -> TaskState:
@@ -158,11 +154,7 @@ def test_a_suspended_task_consumes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("gate", "lane", "queue"),
-    [
-        ("user_approval", "job", "hark.graphs"),
-        ("{{ output > 3 }}", "job", "hark.graphs"),
-        ("lint", "gate:lint", "ops"),
-    ],
+    [("user_approval", "job", "hark.graphs"), ("{{ output > 3 }}", "job", "hark.graphs"), ("lint", "gate:lint", "ops")],
 )
 def test_an_output_waits_in_the_lane_of_its_gate(gate: str, lane: str, queue: str) -> None:
     decision = activation_of(gate=gate).completed("[1]")

@@ -217,25 +217,20 @@ async def test_a_signal_for_another_activation_of_the_task_is_not_received() -> 
         assert session.waits.received() == ()
 
 
-async def test_a_signal_that_comes_when_the_handler_is_suspended_is_left_to_the_park() -> None:
+@pytest.mark.parametrize("suspended_before", [True, False])
+async def test_a_signal_that_was_not_received_when_the_handler_is_suspended_is_left_to_the_park(
+    suspended_before: bool,
+) -> None:
     script = Script()
     async with session_on(script) as session:
         waiting = asyncio.ensure_future(session.wait_for_signal("s", MINUTE))
         wait = await armed_wait(script)
-        session.suspend()
-        script.listener.take(arrived(4, wait, "1"))
-        with pytest.raises(Suspended):
-            await waiting
-        assert (session.waits.received(), session.waits.handed()) == ((), ())
-
-
-async def test_a_signal_that_comes_before_the_suspension_is_left_to_the_park_if_it_was_not_received() -> None:
-    script = Script()
-    async with session_on(script) as session:
-        waiting = asyncio.ensure_future(session.wait_for_signal("s", MINUTE))
-        wait = await armed_wait(script)
-        assert script.listener.take(arrived(4, wait, "1"))
-        session.suspend()
+        if suspended_before:
+            session.suspend()
+            script.listener.take(arrived(4, wait, "1"))
+        else:
+            assert script.listener.take(arrived(4, wait, "1"))
+            session.suspend()
         with pytest.raises(Suspended):
             await waiting
         assert (session.waits.received(), session.waits.handed()) == ((), ())
