@@ -136,7 +136,7 @@ async def find_dead(app: Hark) -> dict[str, int | None]:
     """Look for dead workers as the poll does, now."""
     loop = app._clerk.loop.running
     assert loop is not None
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk.others.find_dead(), loop))
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk.peers.find_dead(), loop))
 
 
 class Impatient(threading.Event):

@@ -60,7 +60,7 @@ async def proxy(pg_store: Store) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def app(proxy: Proxy, pg_store: Store) -> AsyncIterator[Hark]:
-    # Calls that are transactions of their own have no COMMIT: see test_one_call_cut.py.
+    # Calls that are transactions of their own have no COMMIT: see test_call_turn_cut.py.
     async with Hark(proxy.url, lease=3.0, one_call_turns=False, **pg_store.options) as app:
         await app.register(Counter, Sender, Leaf)
         yield app

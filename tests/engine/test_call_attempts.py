@@ -31,12 +31,12 @@ class FakeTx:
 class FakeStore:
     """Counts the transactions that were begun for a call."""
 
-    def __init__(self, has_one_calls: bool = True) -> None:
-        self.has_one_calls = has_one_calls
+    def __init__(self, has_call_turns: bool = True) -> None:
+        self.has_call_turns = has_call_turns
         self.begun: list[FakeTx] = []
 
-    async def begin(self, *, one_call: bool = False) -> FakeTx:
-        assert one_call
+    async def begin(self, *, call_turn: bool = False) -> FakeTx:
+        assert call_turn
         self.begun.append(FakeTx())
         return self.begun[-1]
 
@@ -44,8 +44,8 @@ class FakeStore:
 class Calls:
     """A `CallAttempts` whose calls bring what the test says."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, enabled: bool = True, has_one_calls: bool = True) -> None:
-        self.store: Any = FakeStore(has_one_calls)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, enabled: bool = True, has_call_turns: bool = True) -> None:
+        self.store: Any = FakeStore(has_call_turns)
         self.calls = CallAttempts(enabled)
         self.result: Any = None
         monkeypatch.setattr(call_attempts, "run_call_turn", self._call)
@@ -103,7 +103,7 @@ async def test_turns_of_another_kind_are_not_tried_and_do_not_count(monkeypatch:
     assert await calls.skipped() == 1
 
 
-@pytest.mark.parametrize("off", ["enabled", "has_one_calls"])
+@pytest.mark.parametrize("off", ["enabled", "has_call_turns"])
 async def test_nothing_is_tried_if_it_is_turned_off_or_the_store_has_no_calls(
     monkeypatch: pytest.MonkeyPatch, off: str
 ) -> None:
@@ -121,7 +121,7 @@ async def test_a_call_that_raises_is_rolled_back_and_does_not_count_as_vain(monk
 
 async def test_a_call_that_the_database_refuses_is_left_to_the_ordinary_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Calls(monkeypatch)
-    calls.result = Refused("permission denied for function one_call_turn")
+    calls.result = Refused("permission denied for function call_turn")
     assert not await calls.calls.run(calls.store, [SIGNAL], WORKER, CallTurn({}))
     assert calls.store.begun[-1].rolled_back
     assert await calls.skipped() == 1
@@ -154,4 +154,4 @@ async def test_the_switch_of_an_app_decides_whether_its_turns_are_calls(
                     await until(parked, "the instance to wait")
                     assert (await app.signal(it, "go")).status == "woke"
                     assert await it.result(timeout=30) == 1
-        assert ("one_call_turn" in sent) == (enabled and store.name == "postgres")
+        assert ("call_turn" in sent) == (enabled and store.name == "postgres")

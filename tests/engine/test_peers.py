@@ -57,7 +57,7 @@ async def test_x8_a_check_between_a_commit_and_its_report_does_not_abandon_the_l
     async def commit_and_check(tx: Any) -> None:
         await commit(tx)
         checks.extend(app._clerk.turns.committing)
-        await app._clerk.others.find_lost_steps()
+        await app._clerk.peers.find_lost_steps()
 
     monkeypatch.setattr(store.database.tx, "commit", commit_and_check)
     Two.checked.set()
@@ -82,7 +82,7 @@ async def test_x8_a_step_that_went_on_while_a_check_read_the_store_is_not_abando
 
         async def check(begun: Reply[None]) -> None:
             answer_all([(begun, None)])
-            await clerk.others.find_lost_steps()
+            await clerk.peers.find_lost_steps()
             loop.call_soon_threadsafe(Two.checked.set)
 
         async def begin_check() -> None:

@@ -1,4 +1,4 @@
-"""A turn as one call does exactly what the ordinary turn does: for every request, instance, wait and free slot.
+"""A turn as one call does exactly what the full turn does: for every request, instance, wait and free slot.
 
 The rows are made once. Each turn runs in both ways from these rows, and is rolled back (tests/support/both_ways.py).
 """
@@ -60,7 +60,7 @@ SLOW_ANSWER = f"[{', '.join(['1'] * 3000)}]"  # too large to be validated in a t
 
 
 class Rows:
-    """Makes the rows that the turns of this file meet, by turns of the ordinary kind."""
+    """Makes the rows that the turns of this file meet, by full turns."""
 
     def __init__(self, ways: BothWays) -> None:
         self.ways = ways
@@ -506,13 +506,13 @@ def fresh(requests: Sequence[Request]) -> Callable[[], list[Request]]:
 
 
 @pytest.mark.parametrize("case", ONE_CALL)
-def test_a_frequent_turn_is_one_call_with_the_result_of_the_ordinary_turn(turns: Turns, case: str) -> None:
+def test_a_frequent_turn_is_one_call_with_the_result_of_the_full_turn(turns: Turns, case: str) -> None:
     requests, capacity = ONE_CALL[case]
     assert turns.compare(fresh(requests), capacity)
 
 
 @pytest.mark.parametrize("case", ORDINARY)
-def test_any_other_turn_is_left_to_the_ordinary_way(turns: Turns, case: str) -> None:
+def test_any_other_turn_is_executed_in_full(turns: Turns, case: str) -> None:
     requests, capacity = ORDINARY[case]
     assert not turns.compare(fresh(requests), capacity)
 
@@ -595,11 +595,11 @@ def test_any_turn_has_the_same_result_in_both_ways(turns: Turns) -> None:
         turns.compare(fresh(requests), capacity)
 
     check()
-    # Otherwise this has compared the ordinary way with itself. About 150 of them are one call.
+    # Otherwise this has compared full turns with themselves. About 150 of them are one call.
     assert turns.ways.in_one_call > before + 50
 
 
-def test_a_request_that_was_tried_in_vain_goes_the_ordinary_way() -> None:
+def test_a_request_that_was_tried_without_use_is_executed_in_full() -> None:
     tried = [
         Deliver(target="x", name="go", by_key=True),
         Deliver(target="x", name="go", also_lock=frozenset({"y"})),
@@ -637,7 +637,7 @@ async def test_a_call_has_the_time_the_number_and_the_position_of_its_turn(pg_st
 
 
 async def _in_one_call(store: PostgresStore, request: Request) -> tuple[PostgresTx, TurnResult]:
-    tx = await store.begin(one_call=True)
+    tx = await store.begin(call_turn=True)
     values = call_parameters([request], None)
     assert values is not None
     result = await run_call_turn(tx, [request], None, values)

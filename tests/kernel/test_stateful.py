@@ -261,7 +261,7 @@ class Kernel(RuleBasedStateMachine):
         self._turn(worker, room, sweep=seconds > 0, in_one_call=in_one_call)
 
     @rule(dice=st.binary(min_size=_DICE, max_size=_DICE).map(Dice), worker=st.sampled_from(_WORKERS))
-    @precondition(lambda self: self.store.has_one_calls)
+    @precondition(lambda self: self.store.has_call_turns)
     def signal_alone(self, dice: Dice, worker: str) -> None:
         """A turn of the most frequent kind: a signal that an instance waits for, or only a claim."""
         awaited = [(id, name) for id, kind, name in self._awaited() if kind == "signal"]
@@ -292,7 +292,7 @@ class Kernel(RuleBasedStateMachine):
         found = None
         if in_one_call and free is not None:
             free.backlog = not requests  # as the clerk, if no rows wait
-        execution = choose_execution(requests, free, sweep=sweep, calls=in_one_call and self.store.has_one_calls)
+        execution = choose_execution(requests, free, sweep=sweep, calls=in_one_call and self.store.has_call_turns)
         if type(execution) is CallTurn:
             found = await CallAttempts(enabled=True).run(self.store, requests, free, execution)
         if found is None:

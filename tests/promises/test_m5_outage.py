@@ -75,7 +75,7 @@ async def _patrolled(app: Hark) -> bool:
     loop = app._clerk.loop.running
     assert loop is not None
     with suppress(StoreFault):
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk.others.reclaim_dead(), loop))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk.peers.reclaim_dead(), loop))
         return True
     return False
 

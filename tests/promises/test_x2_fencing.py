@@ -113,7 +113,7 @@ async def scene(store: Store, outcome: Callable[[Context], Any]) -> AsyncIterato
         await other.drain()
         await other.signal("slow", "go", 1, dedup_key="one")
         await other.signal("slow", "go", 2)
-        zombie._clerk.others.find_lost_steps = _deaf  # type: ignore[method-assign]
+        zombie._clerk.peers.find_lost_steps = _deaf  # type: ignore[method-assign]
         async with zombie.worker({"default": 1}, grace=1) as worker:
             await gate.reached.wait()
             try:

@@ -368,7 +368,7 @@ async def remove_old(app: Harness) -> None:
     """Run retention now, as the poll of a process with a worker does every minute."""
     loop = app._clerk.loop.running
     assert loop is not None
-    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk.others._remove_old(), loop))
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(app._clerk.peers._remove_old(), loop))
 
 
 async def test_x7_events_of_a_live_instance_are_kept_unless_an_option_says_for_how_long(store: Store) -> None:

@@ -40,18 +40,18 @@ def fates() -> Iterator[set[bool]]:
 
 
 @pytest.fixture
-def one_calls() -> bool:
+def call_turns() -> bool:
     """Whether acts are one call if they can be; see `IN_BOTH_WAYS`."""
     return False
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def stage(shared_stage: Stage, postgres: Postgres, one_calls: bool) -> AsyncIterator[Stage]:
+async def stage(shared_stage: Stage, postgres: Postgres, call_turns: bool) -> AsyncIterator[Stage]:
     await shared_stage.clear(whole=True)
-    shared_stage.one_calls, shared_stage.in_one_call = one_calls, 0
+    shared_stage.call_turns, shared_stage.in_one_call = call_turns, 0
     with no_deadlock(shared_stage, postgres):
         yield shared_stage
-    assert bool(shared_stage.in_one_call) is one_calls, "the second run must differ from the first"
+    assert bool(shared_stage.in_one_call) is call_turns, "the second run must differ from the first"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

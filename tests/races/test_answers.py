@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 def _question(stage: Stage) -> str:
     """The awakeable of `x`. Only an id that names its instance can be answered in one call; of another, the turn reads
     the owner."""
-    return awakeable_id("x", 0) if stage.one_calls else "question"
+    return awakeable_id("x", 0) if stage.call_turns else "question"
 
 
 def _resolve(stage: Stage, payload: str = "1", by: str | None = None) -> SettleAwakeable:

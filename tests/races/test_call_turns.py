@@ -20,7 +20,7 @@ IDS = ("a", "b", "c")
 
 
 @pytest.fixture
-def one_calls() -> bool:
+def call_turns() -> bool:
     return True
 
 
@@ -87,7 +87,7 @@ async def test_a_call_that_waits_for_a_lock_then_reads_what_the_other_turn_has_c
         delivery = Deliver(target="x", name="go")
         call = stage.two.act(part(delivery))
         assert await call.run() == "blocked"
-        assert call.sent == ["begin", "one_call_turn"]
+        assert call.sent == ["begin", "call_turn"]
         await other.finish()
         await call.finish()
         content = await stage.audited_content()
@@ -95,7 +95,7 @@ async def test_a_call_that_waits_for_a_lock_then_reads_what_the_other_turn_has_c
             assert content.instances["x"].status == "done"
         else:
             assert (delivery.result.status, content.instances["x"].status) == ("woke", "runnable")
-            assert call.sent == ["begin", "one_call_turn", "commit"]
+            assert call.sent == ["begin", "call_turn", "commit"]
 
 
 @race(deep=True)
@@ -125,7 +125,7 @@ async def test_an_answer_that_is_validated_between_two_calls_settles_once(stage:
 
 async def test_fault_43_an_answer_that_begins_in_time_meets_the_timeout(stage: Stage) -> None:
     id = awakeable_id("x", 0)
-    for stop, status in (("one_call_turn", "TIMEOUT"), ("commit", "RESOLVED")):
+    for stop, status in (("call_turn", "TIMEOUT"), ("commit", "RESOLVED")):
         await stage.clear()
         question, wait = asked(id, timeout=MINUTE)
         await stage.one.run(park(await stage.executing("x"), wait, awakeables=(question,)))

@@ -115,7 +115,7 @@ async def test_b1_a_large_broadcast_of_a_process_without_a_worker_is_delivered_b
 
 async def test_a_hint_during_a_check_causes_another_check(pg_store: Store) -> None:
     async with listening(pg_store) as app:
-        others, checks = app._clerk.others, list[int]()
+        others, checks = app._clerk.peers, list[int]()
         loop, reading, go_on = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         await until(lambda: not others.checking, "the check that the hints before caused")
 
@@ -181,8 +181,8 @@ async def test_x8_a_slot_freed_by_a_fenced_outcome_is_filled_immediately(pg_stor
         await worker.start(Busy, id="b")
         await asyncio.wait_for(gate.reached.wait(), SOON)
         waits = await worker.start(Here)
-        await until(lambda: not worker._clerk.others.checking, "the check that the hints before caused")
-        worker._clerk.others.find_lost_steps = ignore_hints
+        await until(lambda: not worker._clerk.peers.checking, "the check that the hints before caused")
+        worker._clerk.peers.find_lost_steps = ignore_hints
         await other.cancel("b")
         await asyncio.wait_for(looked.wait(), SOON)
         await pass_through_the_clerk(worker)
@@ -311,6 +311,6 @@ async def test_many_hints_cause_at_most_one_check_per_calm_period(pg_store: Stor
         for _ in range(500):
             app._clerk.hint()
             await asyncio.sleep(0)
-        await until(lambda: checks and not app._clerk.others.checking, "the checks to end")
+        await until(lambda: checks and not app._clerk.peers.checking, "the checks to end")
         took = asyncio.get_running_loop().time() - since
         assert checks <= took / peers._BETWEEN_CHECKS + 4  # 500 hints are not 500 checks

@@ -41,7 +41,7 @@ async def test_x2_a_check_between_a_commit_and_its_reply_does_not_take_a_step_fo
         await commit(tx)
         if app._clerk.worker is not None:
             checks += 1
-            await app._clerk.others.find_lost_steps()
+            await app._clerk.peers.find_lost_steps()
 
     async with app, app.worker():
         worker = app._clerk.worker

@@ -106,7 +106,7 @@ async def test_fault_70_claims_in_one_call_whose_commits_are_cut_are_made_once(
                 for friend in friends:
                     await app.signal(friend, "hello")
                 assert [await friend.result(timeout=30) for friend in friends] == [1, 1, 1]
-        assert sent[0] == "one_call_turn"
+        assert sent[0] == "call_turn"
         for friend in friends:
             assert (await app.get(friend)).attempt == 0
             assert [event.type for event in await app.events(friend)] == ["started", "await", "signal", "done"]

@@ -22,12 +22,12 @@ def test_a_function_that_was_changed_has_a_new_version(function: migrate.Functio
     """A store creates a function only if it has none of this name."""
     code = " ".join(re.sub(r"--[^\n]*", "", function.sql).split())
     assert hashlib.sha256(code.encode()).hexdigest()[:16] == DIGESTS.get(function.name), (
-        "The function was changed: raise the number in its name, in functions.sql and statements/call_turn.py, and "
+        "The function was changed: raise the number in its name, in functions.sql and statements/functions.py, and "
         "write the new name and digest here."
     )
 
 
-@pytest.mark.parametrize("name", ["claim", "claim_woken", "claim_tasks", "fetched_task", "one_call_turn"])
+@pytest.mark.parametrize("name", ["claim", "claim_woken", "claim_tasks", "fetched_task", "call_turn"])
 async def test_every_claim_returns_the_columns_of_a_claim_in_their_order(pg_store: Store, name: str) -> None:
     async with Hark(pg_store.url, **pg_store.options):
         pass

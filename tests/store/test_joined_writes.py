@@ -73,7 +73,7 @@ async def test_the_tables_of_every_statement_are_known(store: Store) -> None:
         words = set(re.findall(r"(?<![.\w:])([a-z_]+)\b(?! ?[=:(])", statement._text))
         # Of a word that is both a table and a column, the table is the one that follows a keyword.
         used = {word for word in words & {*names} if re.search(rf"\b[A-Z]+,? (?:ONLY )?{word}\b", statement._text)}
-        columns = {"events", "secrets"} if name == "one_call_turn" else set()
+        columns = {"events", "secrets"} if name == "call_turn" else set()
         assert used - columns <= statement.tables, name
 
 

@@ -27,7 +27,7 @@ class WrappedStore:
     def __init__(self, url: str, *, schema: str, lease: float, clock: Callable[[], int] | None) -> None:
         self._inner = SqliteStore(_sqlite(url), clock=clock)
         self.durable = self._inner.durable
-        self.has_one_calls = False
+        self.has_call_turns = False
         self.poll = self._inner.poll
 
     @staticmethod
@@ -56,7 +56,7 @@ class WrappedStore:
     async def close(self) -> None:
         await self._inner.close()
 
-    async def begin(self, *, one_call: bool = False) -> Tx:
+    async def begin(self, *, call_turn: bool = False) -> Tx:
         return WrappedTx(await self._inner.begin())
 
     def has_other_writers(self) -> bool:

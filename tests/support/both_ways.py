@@ -1,4 +1,4 @@
-"""The same turn in both ways, the ordinary one and as one call, each in a transaction that is rolled back.
+"""The same turn in both ways, in full and as one call, each in a transaction that is rolled back.
 
 Both begin with the same rows, at the same time and queue position, so everything they return and everything they leave
 in the tables can be compared. Only numbers that the database draws differ: those of transactions, and of rows that the
@@ -42,7 +42,7 @@ class BothWays:
         self.in_one_call = 0  # turns that were, of those that were compared
 
     async def run(self, *requests: Request, claim: Capacity | None = None, **how: bool) -> TurnResult:
-        """An ordinary turn that is committed, to prepare rows."""
+        """A full turn that is committed, to prepare rows."""
         tx = await self.store.begin()
         result = await run_turn(tx, self.rules, self.catalog, requests, claim, **how)
         await tx.commit()
@@ -56,23 +56,23 @@ class BothWays:
             True if the turn was carried out as one call; then both ways are really two.
         """
         last, now = self.store._last_tx, self.clock.now
-        ordinary, _ = await self._play(make(), capacity, one_calls=False)
+        full, _ = await self._play(make(), capacity, call_turns=False)
         self.store._last_tx, self.clock.now = last, now
-        quick, in_one_call = await self._play(make(), capacity, one_calls=True)
+        quick, in_one_call = await self._play(make(), capacity, call_turns=True)
         self.store._last_tx, self.clock.now = last, now
         self.in_one_call += in_one_call
-        assert quick.keys() == ordinary.keys()
-        for what, shown in ordinary.items():
-            # A key that looks like an id takes the ordinary way two turns, each with pending work of its own.
+        assert quick.keys() == full.keys()
+        for what, shown in full.items():
+            # A key that looks like an id takes two full turns, each with pending work of its own.
             if what != "pending" or shown:
                 assert quick[what] == shown, what
         return in_one_call
 
     async def _play(
-        self, requests: Sequence[Request], capacity: Capacity | None, *, one_calls: bool
+        self, requests: Sequence[Request], capacity: Capacity | None, *, call_turns: bool
     ) -> tuple[Shown, bool]:
         self.rules.limits.known.clear()  # a turn that was rolled back may have added buckets
-        tx, done = await self._turn(requests, capacity, one_calls=one_calls)
+        tx, done = await self._turn(requests, capacity, call_turns=call_turns)
         try:
             result = done or await run_turn(tx, self.rules, self.catalog, requests, capacity)
             shown = {name: getattr(result.pending, name) for name in Pending.__slots__}
@@ -88,14 +88,14 @@ class BothWays:
             await tx.rollback()
 
     async def _turn(
-        self, requests: Sequence[Request], capacity: Capacity | None, *, one_calls: bool
+        self, requests: Sequence[Request], capacity: Capacity | None, *, call_turns: bool
     ) -> tuple[PostgresTx, TurnResult | None]:
-        """As engine/turns/call_attempts.py: a call that was made in vain is rolled back."""
-        values = call_parameters(requests, capacity) if one_calls else None
+        """As engine/turns/call_attempts.py: a call that was of no use is rolled back."""
+        values = call_parameters(requests, capacity) if call_turns else None
         if values is None:
             return await self.store.begin(), None
         last, now = self.store._last_tx, self.clock.now
-        tx = await self.store.begin(one_call=True)
+        tx = await self.store.begin(call_turn=True)
         done = await run_call_turn(tx, requests, capacity, values)
         if done is not None:
             return tx, done
@@ -163,5 +163,5 @@ def _shown_request(request: Request) -> dict[str, Any]:
     if isinstance(request, SettleAwakeable):
         assert request.sender is None
     else:
-        shown.pop("by_key")  # the ordinary way sets it when it takes a key for an id at first
+        shown.pop("by_key")  # the full turn sets it when it takes a key for an id at first
     return shown

@@ -60,7 +60,7 @@ _MATTER = {
     "retire", "expired", "idle_buckets", "record_definitions", "newest_definitions", "deploy_definitions",
     "set_undeployed", "commit", "lock_free", "run_waits", "due_triggers", "triggers_by_id", "lock_triggers",
     "lock_due_triggers", "save_triggers", "release_triggers", "kept_messages", "seen_messages", "triggers_by_event",
-    "insert_messages", "forget_expired_messages", "one_call_turn",
+    "insert_messages", "forget_expired_messages", "call_turn",
 }  # fmt: skip
 _TABLES = ("instances", "inbox", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
            "tombstones", "misses", "triggers", "messages")  # fmt: skip
@@ -220,7 +220,7 @@ class Act:
 
     async def _play(self) -> TurnResult:
         await self._ask("begin")
-        if self.side.stage.one_calls and (turn := await self._play_in_one_call()) is not None:
+        if self.side.stage.call_turns and (turn := await self._play_in_one_call()) is not None:
             return turn
         tx = await self.side.store.begin()
         part, side = self.part, self.side
@@ -228,14 +228,14 @@ class Act:
         return await self._end(tx, turn)
 
     async def _play_in_one_call(self) -> TurnResult | None:
-        """As engine/turns/call_attempts.py: None if the turn has to run in the ordinary way."""
+        """As engine/turns/call_attempts.py: None if the turn has to be executed in full."""
         part, claim = self.part, self.part.claim
         if part.requests and claim is not None:
             claim = structs.replace(claim, backlog=False)  # else it is never one call
         values = None if part.how else call_parameters(part.requests, claim)
         if values is None:
             return None
-        tx = await self.side.store.begin(one_call=True)
+        tx = await self.side.store.begin(call_turn=True)
         turn = await self._end(tx, run_call_turn(self._stepped(tx), part.requests, claim, values))
         self.side.stage.in_one_call += turn is not None
         return turn
@@ -302,7 +302,7 @@ class Stage:
         self._url = url
         self._schema = store.options["schema"]
         self.eye: asyncpg.Connection
-        self.one_calls = False  # an act is one call if it can be
+        self.call_turns = False  # an act is one call if it can be
         self.in_one_call = 0  # acts that were
 
     async def open(self) -> None:
@@ -445,7 +445,7 @@ class Stage:
         return over, how == "stands"
 
 
-IN_BOTH_WAYS = pytest.mark.parametrize("one_calls", [False, True], ids=["ordinary", "one call"])
+IN_BOTH_WAYS = pytest.mark.parametrize("call_turns", [False, True], ids=["full", "call"])
 """Runs a test with `stage` a second time with acts that are one call, if they can be."""
 
 

@@ -83,7 +83,7 @@ class PostgresStore:
     """
 
     durable = True
-    has_one_calls = True
+    has_call_turns = True
 
     def __init__(self, url: str, *, schema: str, lease: float, clock: Callable[[], int] | None = None) -> None:
         self._url = url
@@ -255,12 +255,12 @@ class PostgresStore:
 
     # -- turns ------------------------------------------------------------------------------------
 
-    async def begin(self, *, one_call: bool = False) -> PostgresTx:
+    async def begin(self, *, call_turn: bool = False) -> PostgresTx:
         db = await self._writer()
         now = xid = 0
         try:
             await db.execute("BEGIN")
-            if not one_call:
+            if not call_turn:
                 _, now, xid = await db.fetchrow(_BEGIN)  # type: ignore[misc]
         except FAULTS as error:
             fault = fault_of(error)

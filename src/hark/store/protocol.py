@@ -168,8 +168,8 @@ class Store(Protocol):
     """False if the data ends with the process (in-memory SQLite): no other process, so no lease to renew."""
     poll: float
     """Seconds between two calls of `changed`."""
-    has_one_calls: bool
-    """True if it can execute a frequent turn as one call (`statements.one_call_turn`), which pays only if a statement
+    has_call_turns: bool
+    """True if it can execute a frequent turn as one call (`statements.call_turn`), which pays only if a statement
     costs a round trip."""
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
@@ -193,14 +193,14 @@ class Store(Protocol):
     async def close(self) -> None:
         """Close all connections. Called once, when no other coroutine of the store is running. Must not raise."""
 
-    async def begin(self, *, one_call: bool = False) -> Tx:
+    async def begin(self, *, call_turn: bool = False) -> Tx:
         """Begin a turn. The clerk has ended the one before, so a store needs one write connection.
 
         A connection that was lost is replaced here.
 
         Args:
-            one_call: The turn sends `statements.one_call_turn` and nothing else, which finds out the time and number of
-                the transaction; the kernel sets them. Only if the store `has_one_calls`.
+            call_turn: The turn sends `statements.call_turn` and nothing else, which finds out the time and number of
+                the transaction; the kernel sets them. Only if the store `has_call_turns`.
 
         Raises:
             Conflicted: Another process has the only write lock for too long.

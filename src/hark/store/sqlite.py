@@ -242,7 +242,7 @@ class SqliteStore:
         self._path = path_of(url)
         self._clock = clock or _clock
         self.durable = self._path is not None
-        self.has_one_calls = False
+        self.has_call_turns = False
         self.poll = 0.02
         self._db: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
@@ -337,9 +337,9 @@ class SqliteStore:
                 db.close()
         self._db = self._reader = None
 
-    async def begin(self, *, one_call: bool = False) -> SqliteTx:
+    async def begin(self, *, call_turn: bool = False) -> SqliteTx:
         assert self._db is not None
-        assert not one_call
+        assert not call_turn
         await self._take_write_lock(self._db)
         now = self._clock()
         position = max(now, self._last_tx.position + 1) if self._last_tx is not None else now

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext
 
 T = TypeVar("T")
+_Traced = (
+    StartInstances | SignalWithStart | Publish | Deliver | Message | SettleAwakeable | Cancel | RetryInstance
+)  # the requests that have a span
 _MODULE = "opentelemetry.trace"
 
 
@@ -316,7 +319,7 @@ class _TracedReply(Reply[T]):
         return waiters
 
 
-def _name(request: Request) -> str:
+def _name(request: _Traced) -> str:
     match request:
         case StartInstances(items=items):
             return f"start {items[0].definition}" if len(items) == 1 else "start instances"
@@ -332,8 +335,10 @@ def _name(request: Request) -> str:
             return "resolve awakeable" if settle.status == "RESOLVED" else "reject awakeable"
         case Cancel():
             return "cancel"
-        case _:
+        case RetryInstance():
             return "retry"
+        case _ as never:
+            assert_never(never)
 
 
 def _instance_of(result: Any) -> str | None:

@@ -27,7 +27,7 @@ class CallAttempts:
 
     def possible(self, store: Store) -> bool:
         """Return True if a turn on this store may be a call."""
-        return self._enabled and store.has_one_calls
+        return self._enabled and store.has_call_turns
 
     async def run(
         self, store: Store, requests: Sequence[Request], capacity: Capacity | None, call: CallTurn
@@ -36,7 +36,7 @@ class CallAttempts:
         if self._skip:
             self._skip -= 1
             return None
-        tx = await store.begin(one_call=True)
+        tx = await store.begin(call_turn=True)
         result: TurnResult | None
         try:
             result = await run_call_turn(tx, requests, capacity, call.values)

@@ -78,11 +78,11 @@ class Clerk:
         self.counters = ProcessCounters()
         self.answers = AnswerValidation(self.loop, self.queue)
         self.turns = TurnRunner(state, rules, self.catalog, CallAttempts(one_call_turns))
-        self.others = Peers(state, self.turns, lease=lease, retention=retention, hint=self.hint, submit=self.submit)
+        self.peers = Peers(state, self.turns, lease=lease, retention=retention, hint=self.hint, submit=self.submit)
         self.waiting = WaitingCallers(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()
         self.arrivals = TaskArrivals()
-        self.background: list[Callable[[], Coroutine[Any, Any, None]]] = [self.others.poll]  # run while the app is open
+        self.background: list[Callable[[], Coroutine[Any, Any, None]]] = [self.peers.poll]  # run while the app is open
         self.published: Published | None = None  # if the app uses NATS
         self._read_timer = ReadTimer()
         self._thread: threading.Thread | None = None
@@ -128,7 +128,7 @@ class Clerk:
             answer_all([(opened, caller_errors.unavailable(error) if isinstance(error, StoreFault) else error)])
             return
         self._read_timer = ReadTimer()
-        self.others.checking = False  # the last loop may have ended in the middle of a check
+        self.peers.checking = False  # the last loop may have ended in the middle of a check
         self.loop.enter()
         self.store.listen(self.hint)
         answer_all([(opened, None)])
@@ -220,7 +220,7 @@ class Clerk:
 
     async def find_dead(self) -> dict[str, int | None]:
         """Find the workers whose lease is over by the database's clock, with that lease. On the clerk's loop."""
-        return await self.others.find_dead(trust_clock=True)
+        return await self.peers.find_dead(trust_clock=True)
 
     def wait_until(self, target: str, condition: Condition, seconds: float | None, reply: Reply[Any]) -> None:
         """Answer when this instance meets the condition, see waiting.py."""
@@ -268,7 +268,7 @@ class Clerk:
         """Look for answers of other processes, after a hint."""
         self.waiting.check_for_others(self.store)
         self.arrivals.notify()
-        self.others.check_soon()
+        self.peers.check_soon()
 
     def _has_work(self) -> bool:
         if self.queue or self.loop.closing:
@@ -318,7 +318,7 @@ class Clerk:
             self._warn_of_missing_code(result)  # before a caller, once it is answered, stops the worker
         answer_all([(item.reply, item.request.result) for item in items if item.reply is not None])
         if swept:
-            self.loop.start(self.others.read_next_due())
+            self.loop.start(self.peers.read_next_due())
         self.waiting.after_turn(self.store, result.finished, keeps_statuses=result.keeps_statuses)
         if result.pending.made_claimable:
             self.arrivals.notify()

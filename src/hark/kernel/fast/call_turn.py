@@ -118,7 +118,7 @@ async def run_call_turn(
     """Carry out a turn in one call. The caller commits it.
 
     Args:
-        tx: The transaction, of `Store.begin(one_call=True)`.
+        tx: The transaction, of `Store.begin(call_turn=True)`.
         requests: As for `call_parameters`.
         capacity: As for `call_parameters`.
         values: What `call_parameters` returned.
@@ -126,13 +126,13 @@ async def run_call_turn(
     Returns:
         The result of the turn; None if the turn has to be rolled back and executed in full.
     """
-    found = await tx.fetch(sql.one_call_turn, **values)
+    found = await tx.fetch(sql.call_turn, **values)
     if len(found) == len(requests) == 1 and (schema := found[0]["unknown_schema"]) is not None:
         [request] = requests
         if not isinstance(request, SettleAwakeable) or not matches_schema(request, schema):
             return None
         # The function compares the schema again, under its lock.
-        found = await tx.fetch(sql.one_call_turn, **{**values, "schemas": [schema]})
+        found = await tx.fetch(sql.call_turn, **{**values, "schemas": [schema]})
     if not found or len(found) < len(requests) or found[-1]["unknown_schema"] is not None:
         return None
     if len(found) > 1 and found[-1]["id"] is None:  # stopped at a claim that the full turn has to make

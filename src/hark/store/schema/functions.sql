@@ -4,15 +4,15 @@
 -- With targets: deliver one signal or answer to each, all of them different instances that wait for just this, and claim
 -- these instances for the worker `_owner`; without an owner, make them claimable. Without targets: claim what is
 -- claimable. It returns a row for each instance (without targets at least one). If a decision of the kernel is needed, it
--- returns fewer rows, or a last one without an id after others: the caller then rolls back, and the turn runs in the
--- ordinary way (kernel/fast/call_turn.py).
+-- returns fewer rows, or a last one without an id after others: the caller then rolls back, and the turn is
+-- executed in full (kernel/fast/call_turn.py).
 --
 -- Each statement of the function has a snapshot of its own under READ COMMITTED, so what is read after the lock is what
 -- the lock protects (invariant 3). A statement for each instance is right here: there are a few, and each statement for
 -- a list costs twice as much for one.
 --
 -- The number in its name is its version: raise it with every change of the function, here and in
--- store/statements/call_turn.py. A process that opens the store creates the function that it lacks, beside that of the
+-- store/statements/functions.py. A process that opens the store creates the function that it lacks, beside that of the
 -- version before it, which other processes still call. A later migration drops functions that no version calls.
 -- {claim}, {i_claim} and {claim_types} are the columns of a claim (model/activation.py, CLAIM_COLUMNS).
 SET client_min_messages = warning;  -- without a notice for each %TYPE

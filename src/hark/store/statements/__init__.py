@@ -11,9 +11,9 @@ A topic is a file. A name belongs to one topic, and a statement's comment says w
 
 from hark.store.statements.awakeables import *
 from hark.store.statements.broadcasts import *
-from hark.store.statements.call_turn import *
 from hark.store.statements.claims import *
 from hark.store.statements.events import *
+from hark.store.statements.functions import *
 from hark.store.statements.journal import *
 from hark.store.statements.limits import *
 from hark.store.statements.links import *

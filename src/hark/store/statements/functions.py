@@ -6,7 +6,7 @@ from hark.store.sql import Sql
 
 # S1, A1, M10: deliver and claim, or only claim. `now` is 0, and the function reads the clock, unless tests own it.
 # `position` is the least one that the turn may have.
-one_call_turn = Sql(
+call_turn = Sql(
     """
     SELECT * FROM call_turn_v1(
         :targets::text[], :has_keys::boolean, :kinds::text[], :names::text[], :payloads::text[], :dedup_keys::text[],
