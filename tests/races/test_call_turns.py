@@ -33,13 +33,13 @@ async def _all_parked(stage: Stage) -> None:
         await stage.parked(id, on("go"))
 
 
-@pytest.mark.parametrize("other", ["one call", "ordinary"])
+@pytest.mark.parametrize("other", ["call", "full"])
 @race(deep=True)
 async def test_turns_that_lock_several_rows_in_opposite_orders_do_not_deadlock(stage: Stage, other: str) -> Race:
     await _all_parked(stage)
     ours, theirs = _signals(IDS), _signals(IDS[::-1])
-    # What is not a signal or an answer makes a turn an ordinary one.
-    more = [] if other == "one call" else [StartInstances(items=[new("d")])]
+    # What is not a signal or an answer makes it a full turn.
+    more = [] if other == "call" else [StartInstances(items=[new("d")])]
     yield Duel(part(*ours), part(*theirs, *more))
     for mine, yours in zip(ours, reversed(theirs), strict=True):
         assert {mine.result.status, yours.result.status} == {"woke", "stored"}
