@@ -265,14 +265,9 @@ async def _load(turn: Turn, in_memory: Mapping[str, int]) -> None:
         for row in await turn.tx.fetch(sql.children_of, waits=sorted(children)):
             child = ChildRow(*row)
             children[child.wait_id].append(child)
-    journals = []
     for claim in result.claims:
         claim.now = turn.now
-        if claim.traits.keeps_journal and claim.epoch > 1:
-            claim.is_journal_unread = in_memory.get(claim.id) == claim.epoch
-            if not claim.is_journal_unread:
-                journals.append(claim)
-    await journal.load(turn.tx, journals)
+    await journal.load(turn.tx, result.claims, in_memory)
 
 
 def _needs_children(wait: WaitRow) -> bool:

@@ -2,14 +2,11 @@
 
 Lines commit with everything else of their turn. The result of an effect (a delivery, a started id, an error) is known
 only in the turn that carries it out, so its line is completed here, in the same commit.
-
-`store/schema/functions.sql` repeats the read of a journal for the call turn; tests/kernel/test_call_turns.py
-compares both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hark.kernel.requests import Commit, Request
@@ -25,12 +22,18 @@ if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
 
-async def load(tx: Tx, claims: Sequence[Claim]) -> None:
-    if claims:
-        journals = [claim.journal for claim in claims]
-        found = await tx.fetch(sql.journal_of, [(claim.id, claim.visit) for claim in claims])
+async def load(tx: Tx, claims: Sequence[Claim], in_memory: Mapping[str, int]) -> None:
+    """Read the journals of claimed functions; not of those that the memory of the worker holds, by id and epoch."""
+    unread = []
+    for claim in claims:
+        if claim.traits.keeps_journal and claim.epoch > 1:
+            claim.is_journal_unread = in_memory.get(claim.id) == claim.epoch
+            if not claim.is_journal_unread:
+                unread.append(claim)
+    if unread:
+        found = await tx.fetch(sql.journal_of, [(claim.id, claim.visit) for claim in unread])
         for nth, seq, entry, kind, name, value, error in found:
-            journals[nth - 1].append(JournalRow(seq, entry, kind, name, value, error))
+            unread[nth - 1].journal.append(JournalRow(seq, entry, kind, name, value, error))
 
 
 async def read_journal(store: Store, claim: Claim) -> list[JournalRow]:

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
+from hark.kernel import journal
 from hark.kernel.deliver import is_generated_id
 from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.kernel.settle import answer_event, answer_payload, matches_schema
-from hark.model.activation import CLAIM_COLUMNS, Claim, InboxRow, JournalRow, WaitRow
+from hark.model.activation import CLAIM_COLUMNS, Claim, InboxRow, WaitRow
 from hark.model.lanes import ENGINE_QUEUE, INTERPRETED
 from hark.model.names import instance_of
 from hark.model.values import Delivery
@@ -46,9 +47,7 @@ def call_parameters(requests: Sequence[Request], capacity: Capacity | None) -> _
     worker = None if deliveries is None else _worker(capacity, len(requests))
     if deliveries is None or worker is None:
         return None
-    in_memory = capacity.in_memory if capacity is not None else {}
-    known = [id for id in deliveries["targets"] or () if id in in_memory]
-    return {**deliveries, **worker, "in_memory": known or None}
+    return {**deliveries, **worker}
 
 
 _COLUMNS: Final = (
@@ -145,7 +144,8 @@ async def run_call_turn(
         result.pending.left_claimable = True
     else:
         claimed = [row for row in found if row["id"] is not None]
-        result.claims = [_claim(row, capacity, values["in_memory"] or (), tx.now) for row in claimed]
+        result.claims = [_claim(row, capacity, tx.now) for row in claimed]
+        await journal.load(tx, result.claims, capacity.in_memory)
         taken = Counter([] if requests else [claim.queue for claim in result.claims])
         result.pending.left_claimable = any(taken[queue] >= size > 0 for queue, size in capacity.free.items())
         result.pending.backlog = any(taken[queue] >= size for queue, size in capacity.free.items())
@@ -169,15 +169,12 @@ def _answer(request: Request, row: Any, now: int) -> None:
         request.result = Delivery("woke", row["id"])
 
 
-def _claim(row: Any, capacity: Capacity, in_memory: Sequence[str], now: int) -> Claim:
+def _claim(row: Any, capacity: Capacity, now: int) -> Claim:
     claim = Claim(*row[: len(CLAIM_COLUMNS)])
     claim.now = now
     claim.traits = capacity.lanes[claim.lane]
-    claim.is_journal_unread = claim.id in in_memory
     if row["inbox"] is not None:
         claim.give([InboxRow(*item) for item in _rows(row["inbox"])])
     if row["waits"] is not None:
         claim.waits = [WaitRow(*item) for item in _rows(row["waits"])]
-    if row["journal"] is not None:
-        claim.journal = [JournalRow(*line) for line in _rows(row["journal"])]
     return claim

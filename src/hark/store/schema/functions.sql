@@ -20,11 +20,11 @@ SET client_min_messages = warning;  -- without a notice for each %TYPE
 CREATE OR REPLACE FUNCTION call_turn_v1(
     _targets text[], _has_keys boolean, _kinds text[], _names text[], _payloads text[], _dedup_keys text[], _events text[],
     _statuses text[], _answers text[], _errors text[], _answered_by text[], _schemas text[],
-    _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer, _in_memory text[],
+    _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer,
     _clock bigint, _least_position bigint)
 RETURNS TABLE (
     {claim_types},
-    inbox text, waits text, journal text, awakeable text, unknown_schema text,
+    inbox text, waits text, awakeable text, unknown_schema text,
     turn_now bigint, turn_tx bigint, turn_position bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -166,11 +166,6 @@ BEGIN
             ELSIF has_inbox_rows THEN
                 SELECT json_agg(json_build_array(s.seq, s.kind, s.name, s.wait_id, s.payload, s.at) ORDER BY s.seq)::text
                 INTO inbox FROM inbox s WHERE s.instance_id = _ids[_nth] AND s.consumed_at IS NULL;
-            END IF;
-            journal := NULL;
-            IF kind = 'workflow' AND epoch > 1 AND (_in_memory IS NULL OR id <> ALL (_in_memory)) THEN
-                SELECT json_agg(json_build_array(j.seq, j.entry, j.kind, j.name, j.value, j.error) ORDER BY j.seq)::text
-                INTO journal FROM journal j WHERE j.instance_id = _ids[_nth] AND j.visit = call_turn_v1.visit;
             END IF;
         END IF;
         RETURN NEXT;

@@ -12,6 +12,6 @@ call_turn = Sql(
         :targets::text[], :has_keys::boolean, :kinds::text[], :names::text[], :payloads::text[], :dedup_keys::text[],
         :events::text[], :statuses::text[], :answers::text[], :errors::text[], :answered_by::text[], :schemas::text[],
         :owner::text, :queues::text[], :lanes::text[], :sizes::integer[], :most::integer,
-        :in_memory::text[], nullif(:now::bigint, 0), :position::bigint)
+        nullif(:now::bigint, 0), :position::bigint)
     """
 )
