@@ -19,7 +19,7 @@ from hark.programs.jobs.job_spec import JobSpec, RetrySpec, TaskSpec
 from hark.programs.jobs.tasks.task_context import TaskContext
 from hark.programs.jobs.tasks.task_program import TaskProgram
 from hark.programs.jobs.tasks.task_state import load_task_state
-from tests.programs.bpmn.test_service_tasks import bpmn_claim
+from tests.bpmn.test_service_tasks import bpmn_claim
 from tests.programs.jobs.test_task_session import Script
 
 SPEC = BpmnSpec("order", (NodeSpec("charge", "service", handler="h", retries=3, headers={"currency": "EUR"}),))
