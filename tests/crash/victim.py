@@ -52,6 +52,7 @@ class Bomb:
         self._part = (part, parts)
         self._mode = mode
         self._seen = set(deaths.read_text().splitlines()) if deaths.exists() else set()
+        self._places: set[str] = set()  # that this life has come to; a kill may be at a place of another part
         self._count = 0
         self._last = ""
 
@@ -61,6 +62,10 @@ class Bomb:
         self._count += 1
         boundary = f"{self._count}: {place}" if self._mode else f"{self._last} > {place}"
         self._last = place
+        if place not in self._places:
+            self._places.add(place)
+            with self._deaths.with_name("places").open("a") as file:
+                file.write(place + "\n")
         part, parts = self._part
         if boundary not in self._seen and zlib.crc32(boundary.encode()) % parts == part:
             with self._deaths.open("a") as file:
