@@ -1,4 +1,4 @@
-"""What holds for the state of a process after every activation, whatever the process is."""
+"""The rules that hold for the state of a process after every activation, whatever the process is."""
 
 from __future__ import annotations
 

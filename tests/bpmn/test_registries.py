@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "hark"
 REGISTRIES = {"bpmn_elements.py", "element_readers.py", "drawing_symbols.py", "draft.py"}
 OTHER_KINDS = {"scope", "catcher", "spec", "loop", "row", "wait", "current"}
-"""What else has a `kind`, by the name of the variable."""
+"""The names of variables whose `kind` is not that of an element."""
 
 
 def test_every_kind_of_node_has_a_row_and_a_class() -> None:

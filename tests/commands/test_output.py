@@ -1,4 +1,4 @@
-"""What becomes of the end of a command: its output, or the text of its failure."""
+"""The outcome of a command that has ended: its output, or the text of its failure."""
 
 import signal
 from typing import Any

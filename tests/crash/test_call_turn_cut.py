@@ -105,7 +105,7 @@ def in_one_call(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 async def _until_in_one_call(speaker: Speaker, in_one_call: list[bool]) -> None:
-    """After a call in vain some turns are not tried; after one that was not, the next one is."""
+    """After a call of no use some turns are not tried; after one that was not, the next one is."""
     for _ in range(200):
         await speaker.ready()
         in_one_call.clear()

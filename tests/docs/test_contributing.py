@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md and the templates tell a contributor to run or to read exists."""
+"""Commands and pages that CONTRIBUTING.md and the templates name exist."""
 
 import re
 from pathlib import Path

@@ -36,7 +36,7 @@ def named_files(page: Path) -> list[str]:
 
 @cache
 def names_in(file: Path) -> frozenset[str]:
-    """What `FILE:NAME` may name: a class, function, method, field, constant, or key of a table."""
+    """The names that `FILE:NAME` may use: a class, function, method, field, constant, or key of a table."""
     if file.suffix == ".sql":
         return frozenset(re.findall(r"[\w.-]+", file.read_text("utf-8")))
     return frozenset(_names(ast.parse(file.read_text("utf-8")).body, ""))

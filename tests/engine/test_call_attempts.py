@@ -70,7 +70,7 @@ class Calls:
         return tried
 
     async def skipped(self) -> int:
-        """How many turns are not tried before the next call, which is made in vain too."""
+        """Count the turns that are not tried before the next call, which is of no use either."""
         count = 0
         while not await self.turn():
             count += 1
@@ -145,7 +145,7 @@ async def test_the_switch_of_an_app_decides_whether_its_turns_are_calls(
     async with Hark(store.url, **store.options, **options) as app:
         with counted(store, monkeypatch) as sent:
             async with app.worker():
-                for _ in range(10):  # a call in vain lets some turns pass
+                for _ in range(10):  # a call of no use lets some turns pass
                     it = await app.start(Listener)
 
                     async def parked(id: str = it.id) -> bool:

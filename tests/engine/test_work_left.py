@@ -1,4 +1,4 @@
-"""What a turn leaves for the next one (engine/turns/work_left.py)."""
+"""The work that a turn leaves for the next one (engine/turns/work_left.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators ask of a process: variables are set, and incidents are resumed while it is live (B10)."""
+"""Operators set variables of a process and resume its incidents while it is live (B10)."""
 
 import json
 from typing import Any

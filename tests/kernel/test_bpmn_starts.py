@@ -1,4 +1,4 @@
-"""What starts instances of processes, with definitions that no interpreter runs: broadcasts, messages and timers."""
+"""Broadcasts, messages and timers that start instances of BPMN processes, with definitions that no interpreter runs."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a child tells its parent before it ends: an inbox row of the parent that counts nothing (B4, escalations)."""
+"""The news of a child for its parent before it ends: an inbox row that counts as no end (B4, escalations)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a turn reports to the clerk, so that the work it made or left is done without waiting for a poll."""
+"""The report of a turn to the clerk, so that the work it made or left is done without waiting for a poll."""
 
 from typing import Any
 

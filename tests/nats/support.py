@@ -1,4 +1,4 @@
-"""What the tests of NATS share: an instance that collects signals, and what it has collected."""
+"""Shared by the tests of NATS: an instance that collects signals, and what it has collected."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ async def collected(store: Store, instance: Handle[Any], name: str = "s") -> lis
 
 
 async def until_collected(store: Store, instance: Handle[Any], number: int, seconds: float = 60) -> list[Any]:
-    """The same, once there are so many."""
+    """Return them once there are so many."""
 
     async def enough() -> bool:
         return len(await collected(store, instance)) >= number

@@ -245,7 +245,7 @@ MAILED = [f"mailed-{1_000_000 + n}" for n in range(10, 15)]
 
 
 def more_rows(size: int) -> list[str]:
-    """What the crowd does not have: journals, those of other functions too, and questions that can be answered."""
+    """Add the rows that the crowd lacks: journals, those of other functions too, and questions that can be answered."""
     pending = [f"('{awakeable_id(id, 1)}', '{id}', '', 1, '', {crowd.NOW})" for id in ASKING]
     waits = [f"('{id}-answer', '{id}', '', 'awakeable', '{awakeable_id(id, 1)}', {crowd.NOW})" for id in ASKING]
     functions = ", ".join(f"'{id}'" for id in FUNCTIONS)
@@ -285,7 +285,7 @@ CALLS: dict[str, tuple[list[Request], Capacity | None]] = {
 
 @dataclass
 class Work:
-    """What a call did."""
+    """The work that a call did."""
 
     rows: int  # that it returned
     blocks: int  # that it touched

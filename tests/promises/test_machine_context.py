@@ -1,4 +1,4 @@
-"""What `ctx` and a signal carry."""
+"""The attributes of `ctx` and of a signal."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -122,7 +122,7 @@ NAMED: dict[str, Callable[[Hark, Any], Any]] = {
 
 @asynccontextmanager
 async def unchanged(store: Store) -> AsyncIterator[None]:
-    """What happens in this block changes no table."""
+    """Check that the block changes no table."""
     before = await everything(store)
     yield
     assert await everything(store) == before

@@ -33,7 +33,7 @@ async def shared_stage(schema: Store, make_rules: Callable[[], Rules]) -> AsyncI
 
 @pytest.fixture
 def fates() -> Iterator[set[bool]]:
-    """What became of one side: in some interleavings this, in others that."""
+    """The fates of one side; both of them must occur in some interleaving."""
     fates: set[bool] = set()
     yield fates
     assert fates == {False, True}

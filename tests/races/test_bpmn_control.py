@@ -1,4 +1,4 @@
-"""What operators ask of a process, against the turns of the process itself: nothing that was accepted is lost (B10)."""
+"""Requests of operators to a process, against the turns of the process: nothing that was accepted is lost (B10)."""
 
 import json
 from typing import Any

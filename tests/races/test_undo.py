@@ -79,7 +79,7 @@ async def test_x8_a_cancel_against_a_further_result(stage: Stage, fates: set[boo
 
 @race(deep=True)
 async def test_x8_a_cancel_against_the_end_of_what_it_would_undo(stage: Stage) -> Race:
-    """What has ended is not undone."""
+    """An instance that has ended is not undone."""
     ending, cancel = done(await _undoable(stage)), Cancel(target="a", reason="enough")
     yield Duel(part(ending), part(cancel))
     assert ending.fenced != isinstance(cancel.result, Conflict)

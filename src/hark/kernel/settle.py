@@ -15,6 +15,7 @@ both.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -55,8 +56,9 @@ def _request(effect: Settle, sender: Commit) -> SettleAwakeable:
 async def plan(turn: Turn) -> None:
     """Lock the owner of each awakeable. Its id names the owner (A2), which saves a read; otherwise it is read."""
     unknown = set()
-    requests: list[SettleAwakeable | AssignAwakeable] = [*turn.batch.of(SettleAwakeable)]
-    for request in requests + list(turn.batch.of(AssignAwakeable)):
+    requests: Iterable[SettleAwakeable | AssignAwakeable]
+    requests = chain(turn.batch.of(SettleAwakeable), turn.batch.of(AssignAwakeable))
+    for request in requests:
         id = request.settle.awakeable if isinstance(request, SettleAwakeable) else request.awakeable
         if request.task_id is not None:
             turn.locks.ids.add(request.task_id)

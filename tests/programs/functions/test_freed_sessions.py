@@ -1,4 +1,4 @@
-"""What an activation of a function leaves behind is freed at once, without the garbage collector (FINDINGS 72)."""
+"""The memory of an activation of a function is freed at once, without the garbage collector (FINDINGS 72)."""
 
 from __future__ import annotations
 

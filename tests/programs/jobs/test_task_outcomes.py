@@ -1,4 +1,4 @@
-"""What follows from the outcome of a handler: attempts, loops, pauses and gates. Without a store."""
+"""The consequences of a handler's outcome: attempts, loops, pauses and gates. Without a store."""
 
 import json
 from typing import Any, cast

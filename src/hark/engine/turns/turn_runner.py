@@ -63,8 +63,8 @@ class TurnRunner:
         """Run these requests as one turn; see the module for what can fail.
 
         Yields:
-            The turn, once it has committed. None if all callers have been answered with an error. The parts of a turn
-            that was halved, each before the next one runs.
+            The turn, once it has committed; the parts of a turn that was halved, each before the next one runs; nothing
+            if all callers have been answered with an error.
         """
         requests = [item.request for item in items]
         commits = [request for request in requests if type(request) is Commit]
