@@ -30,9 +30,9 @@ NAMES = {
     "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadyClaimed",
     "AlreadySettled",
     "TaskLost",
-    "InstanceFailed", "InstanceCancelled", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected", "BpmnError",
-    "RunFailed", "CallFailed", "NonDeterministic", "StoreUnavailable", "StoreTooNew", "NotOpen", "WouldBlockEventLoop",
-    "MissingExtra",
+    "InstanceFailed", "InstanceCancelled", "InstanceHeld", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected",
+    "BpmnError", "RunFailed", "CallFailed", "NonDeterministic", "StoreUnavailable", "StoreTooNew", "NotOpen",
+    "WouldBlockEventLoop", "MissingExtra",
 }  # fmt: skip
 
 

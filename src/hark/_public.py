@@ -21,6 +21,7 @@ from hark.model.errors import (
     HarkError,
     InstanceCancelled,
     InstanceFailed,
+    InstanceHeld,
     InvalidAnswer,
     InvalidDefinition,
     InvalidInput,
@@ -90,12 +91,12 @@ __all__ = [
     "AlreadyClaimed", "AlreadySettled", "Await", "Awakeable", "AwakeableHandle", "AwakeableRejected",
     "AwakeableTimedOut", "Blocker", "BpmnError", "Broadcast", "CallFailed", "Child", "ChildView", "Conflict", "Context",
     "Dag", "Delivery", "Done", "Duplicate", "Event", "FunctionContext", "Handle", "Hark", "HarkError", "Instance",
-    "InstanceCancelled", "InstanceFailed", "InvalidAnswer", "InvalidDefinition", "InvalidInput", "InvalidOutcome",
-    "InvalidState", "Job", "Machine", "MalformedJson", "MissingExtra", "Nats", "NearMiss", "Next", "NoTarget",
-    "NonDeterministic", "NotAssigned", "NotFound", "NotOpen", "Outcome", "Page", "PayloadTooLarge", "Problem", "Rate",
-    "Reply", "Retry", "RetryPolicy", "RunFailed", "Schedule", "Signal", "SignalTimeout", "Spawn", "Start", "Stop",
-    "StoreTooNew", "StoreUnavailable", "TaskContext", "TaskLost", "Token", "Wait", "Waiting", "Why", "Worker",
-    "WorkerInfo", "Workflow", "WouldBlockEventLoop", "load_job", "step", "workflow",
+    "InstanceCancelled", "InstanceFailed", "InstanceHeld", "InvalidAnswer", "InvalidDefinition", "InvalidInput",
+    "InvalidOutcome", "InvalidState", "Job", "Machine", "MalformedJson", "MissingExtra", "Nats", "NearMiss", "Next",
+    "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen", "Outcome", "Page", "PayloadTooLarge",
+    "Problem", "Rate", "Reply", "Retry", "RetryPolicy", "RunFailed", "Schedule", "Signal", "SignalTimeout", "Spawn",
+    "Start", "Stop", "StoreTooNew", "StoreUnavailable", "TaskContext", "TaskLost", "Token", "Wait", "Waiting", "Why",
+    "Worker", "WorkerInfo", "Workflow", "WouldBlockEventLoop", "load_job", "step", "workflow",
 ]  # fmt: skip
 
 

@@ -15,17 +15,21 @@ fixture `hark_app` is in hark/pytest_plugin.py.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hark.app import Hark
-from hark.engine.turns.reply import Reply
+from hark.app.arguments import target_of
+from hark.app.handle import Handle
+from hark.engine.turns.reply import Reply, answer_all
+from hark.model.errors import InstanceHeld
 from hark.model.lanes import ENGINE_QUEUE
 from hark.model.names import micros
 from hark.model.outcomes import Duration
-from hark.model.values import Awakeable
+from hark.model.values import Awakeable, Instance
 from hark.programs.machines.machine import Machine
 from hark.store import reads
 from hark.views.bpmn_coverage import MovedFeed, PathCoverage
@@ -109,13 +113,51 @@ class Harness(Hark):
             The number of activations as `steps`, and how many had each outcome: next, retry, await, spawn, done,
             stop. Outcomes that did not occur are left out.
 
+        Raises:
+            InstanceHeld: The code of an instance does not fit what was committed. Raised when nothing else can run.
+
         Example:
             assert await app.drain() == {"steps": 2, "await": 1, "done": 1}
         """
+        before = await self._held()
         tally = Counter(await self._drain())
         while await self._answer():
             tally.update(await self._drain())
+        if tally.get("held"):
+            held = {id: one for id, one in (await self._held()).items() if before.get(id) != one}
+            if held:
+                raise _instance_held(held)
         return {"steps": tally.pop("steps", 0), **dict(sorted(tally.items()))}
+
+    async def _held(self) -> dict[str, tuple[int, str]]:
+        """The held instances, each with its epoch and its error."""
+        rows = await self._read(lambda store: store.read(reads.held_instances))
+        return {id: (epoch, error) for id, epoch, error in rows}
+
+    def result(self, target: str | Handle[Any] | Instance, timeout: Duration | None = None) -> Reply[Any]:
+        """Wait until an instance has finished, and return its result, as `Hark.result` does.
+
+        Raises:
+            InstanceHeld: It is held: its code does not fit what was committed. A Hark would wait on.
+        """
+        ended = super().result(target, timeout)
+        held = self._wait_for_status(target_of(target), "held", timeout)
+        reply: Reply[Any] = Reply()
+
+        async def first() -> None:
+            tasks = [asyncio.ensure_future(_settled(one)) for one in (ended, held)]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if not ended.done() and isinstance(found := await tasks[1], Instance):
+                    answer_all([(reply, _instance_held({found.id: (0, found.error or "")}))])
+                else:
+                    answer_all([(reply, await tasks[0])])
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+        self._clerk.spawn(first)
+        return reply
 
     async def _answer(self) -> int:
         """Give the scripted answers to the awakeables that match; how many were given."""
@@ -183,3 +225,17 @@ class Harness(Hark):
         if Harness._on_close is not None:
             Harness._on_close(self._read(self._moved.all).result())
         super().__exit__(*exc)
+
+
+async def _settled(reply: Reply[Any]) -> Any:
+    """The value of a reply, or its error."""
+    try:
+        return await reply
+    except Exception as error:
+        return error
+
+
+def _instance_held(held: dict[str, tuple[int, str]]) -> InstanceHeld:
+    id, (_, error) = next(iter(held.items()))
+    more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+    return InstanceHeld(f"Instance {id}{more} is held: {error}", id=id, error=error)

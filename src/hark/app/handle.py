@@ -69,7 +69,7 @@ class Handle(Generic[R_co]):
         A status that the instance has only for a moment may be missed: wait for one in which it stays.
 
         Args:
-            status: runnable, executing, awaiting_signal, awaiting_children, done, failed or cancelled.
+            status: runnable, executing, awaiting_signal, awaiting_children, held, done, failed or cancelled.
             timeout: How long to wait, in seconds or as a `timedelta`; None waits forever.
 
         Returns:

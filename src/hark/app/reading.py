@@ -69,8 +69,8 @@ class ReadVerbs(Core):
         with the one that reaches 8 MiB; go on with `after=page.next` until that is None.
 
         Args:
-            status: Only those with this status: runnable, executing, awaiting_signal, awaiting_children, done, failed
-                or cancelled.
+            status: Only those with this status: runnable, executing, awaiting_signal, awaiting_children, held, done,
+                failed or cancelled.
             definition: Only those of this definition, by its name.
             kind: Only those of this kind: machine, workflow, job, task or bpmn.
             tags: Only those that were started with all of these tags.

@@ -41,7 +41,7 @@ async def apply(turn: Turn, capacity: Capacity | None, running: list[Commit]) ->
     if capacity is None:
         pending.left_claimable = pending.left_claimable or pending.made_claimable
     else:
-        if not claimed_all or pending.left_claimable:
+        if not claimed_all or pending.left_claimable or capacity.try_held:
             await _claim(turn, capacity, free, stay, woken)
         pending.for_other_workers = any(
             not capacity.free.get(queue) or lane not in capacity.lanes for queue, lane in pending.lanes
@@ -118,6 +118,7 @@ async def _claim(
 
     Removes from `stay` the outcomes that lose their slot, and from `woken` what was claimed."""
     pending = turn.result.pending
+    released = await _release_held(turn, capacity, free) if capacity.try_held else {}
     read_backlog = capacity.backlog or pending.made_claimable or pending.left_claimable
     for _ in range(MAX_ROUNDS):
         may_yield = _by_queue(stay.values())
@@ -149,12 +150,39 @@ async def _claim(
             del stay[request.claim.id]
         if granted:
             await _take(turn, capacity, granted)
+            for claim in turn.result.claims if released else ():
+                claim.held_by = released.get(claim.id)
             claimed = {candidate.id for candidate in granted}
             woken[:] = [candidate for candidate in woken if candidate.id not in claimed]
         pending.more = pending.more or undecided > 0
         if len(granted) + undecided == len(chosen) and len(found) == read:
             return
     pending.more = True
+
+
+async def _release_held(turn: Turn, capacity: Capacity, free: dict[str, int]) -> dict[str, str]:
+    """Make held instances claimable that the code of this worker has not been tried on, as many as it has free slots.
+    Returns the fingerprints of the codes that did not fit, by id (V3)."""
+    pending = turn.result.pending
+    most = sum(free.values())
+    if not most:
+        pending.left_held = True
+        return {}
+    groups = [
+        (lane, held_by)
+        for lane, held_by in await turn.tx.fetch(sql.held_groups)
+        if (code := capacity.codes.get(lane)) is not None and code not in held_by.split(",")
+    ]
+    if not groups:
+        return {}
+    queues = sorted(queue for queue, slots in free.items() if slots)
+    found = await turn.tx.fetch(sql.claimable_held, groups, queues=queues, most=most)
+    released = {id: held_by for id, held_by in found[:most]}
+    if released:
+        await turn.tx.fetch(sql.release, ids=sorted(released))
+        pending.made_claimable = True
+    pending.left_held = len(found) >= most
+    return released
 
 
 def _by_queue(requests: Iterable[Commit]) -> _Running:
@@ -236,7 +264,7 @@ async def _load(turn: Turn, in_memory: Mapping[str, int]) -> None:
     claims = {
         claim.id: claim
         for claim in result.claims
-        if claim.has_inbox_rows or (claim.traits.waits_while_executing and claim.epoch > 1)
+        if claim.has_inbox_rows or (claim.traits.waits_while_executing and claim.has_run)
     }
     readers = {
         id: NO_SIGNALS if claim.kind in INTERPRETED else 0 for id, claim in claims.items() if claim.has_inbox_rows

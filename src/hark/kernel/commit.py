@@ -6,15 +6,17 @@ An outcome whose instance is not executing at the outcome's own epoch is dropped
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from hark.kernel import children, finish, park
 from hark.kernel.effects import as_request
+from hark.kernel.expire import next_deadline
+from hark.kernel.inbox import load_waits
 from hark.kernel.requests import Commit
 from hark.kernel.runs import run_signals
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim
-from hark.model.decisions import UNDO, Advance, Finish, Move, Park, Proceed, Redo
+from hark.model.decisions import UNDO, Advance, Finish, Hold, Move, Park, Proceed, Redo
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def _concerns_parent(claim: Claim, move: Move) -> bool:
             return claim.parent_wait is not None and not claim.counted
         case Redo():
             return move.drop_waits
-        case Advance() | Proceed() | Park():
+        case Advance() | Proceed() | Park() | Hold():
             return False
         case _ as never:
             assert_never(never)
@@ -82,6 +84,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     finishes: list[tuple[Commit, Finish]] = []
     parks: list[tuple[Commit, Park]] = []
     proceeds: list[tuple[Commit, Proceed]] = []
+    holds: list[tuple[Commit, Hold]] = []
     queued: list[Commit] = []
     new_visits: list[str] = []
     consumed: list[int] = []
@@ -136,6 +139,8 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
             case Finish() as move:
                 finishes.append((request, move))
                 has_event = claim.cancel_reason is None  # that of the end of an undo is written in finish.py
+            case Hold() as move:
+                holds.append((request, move))
             case _ as never:
                 assert_never(never)
         if has_event:
@@ -175,10 +180,23 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
             run_signals.drop_waits(turn, turn.rows[id])
     if queued:
         await requeue(turn, queued)
+    if holds:
+        await load_waits(turn.tx, [turn.rows[request.claim.id] for request, _ in holds])
+        await turn.tx.fetch(sql.hold, [_held(turn, request.claim, move) for request, move in holds])
     if moved:
         await turn.tx.fetch(sql.change_lanes, moved)
         turn.result.pending.lanes.update((queue, lane) for _, lane, queue in moved)
     return running
+
+
+def _held(turn: Turn, claim: Claim, move: Hold) -> tuple[Any, ...]:
+    row = turn.rows[claim.id]
+    row.status = "held"
+    due = next_deadline(row.waits)
+    if due is not None:
+        turn.result.pending.due(due)
+    tried = [*(claim.held_by or "").split(","), move.fingerprint] if claim.held_by else [move.fingerprint]
+    return claim.id, claim.epoch, ",".join(dict.fromkeys(tried)), move.error, move.traceback, due
 
 
 async def requeue(turn: Turn, requests: list[Commit]) -> None:
@@ -196,7 +214,7 @@ async def requeue(turn: Turn, requests: list[Commit]) -> None:
             case Advance() as move:
                 rate, weight = move.rate_limit, move.weight
                 key = move.concurrency_key if move.rekey else key
-            case Park() | Finish():
+            case Park() | Finish() | Hold():
                 raise AssertionError(f"a {type(decision.move).__name__} is not queued")
             case _ as never:
                 assert_never(never)

@@ -58,7 +58,7 @@ def choose_execution(
         run_ahead: False while the worker stops: a `Next` is queued instead of running ahead.
         calls: True if the store has calls and the app has not turned them off.
     """
-    if sweep or pending_deliveries:
+    if sweep or pending_deliveries or (capacity is not None and capacity.try_held):
         return FullTurn()
     if run_ahead and capacity is None and requests and are_advances(requests):
         return AdvanceTurn(requests)

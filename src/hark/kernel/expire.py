@@ -1,7 +1,7 @@
 """Fire what is due: delays that are over, and deadlines of parked instances (invariant 10).
 
 The sweep runs after the deliveries of the same turn, so a signal wins over its deadline. Only parked instances time
-out: an executing one was woken by something else already.
+out: an executing one was woken by something else already. Those of a held instance pass too, and do not wake it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,12 @@ async def sweep(turn: Turn) -> None:
         await load_waits(turn.tx, parked.values())
         turn.rows.update(parked)
         await fire_deadlines(turn, parked.values())
+        held = [(row.id, next_deadline(row.waits)) for row in parked.values() if row.status == "held"]
+        if held:
+            await turn.tx.fetch(sql.set_due, held)
+        for _, due in held:
+            if due is not None:
+                pending.due(due)
 
 
 async def fire_deadlines(turn: Turn, rows: Iterable[LockedRow]) -> None:
@@ -67,6 +73,11 @@ async def fire_deadlines(turn: Turn, rows: Iterable[LockedRow]) -> None:
     if fired:
         await turn.tx.fetch(sql.fire_waits, ids=fired)
     await turn.inbox.flush()
+
+
+def next_deadline(waits: Iterable[WaitRow]) -> int | None:
+    """The earliest deadline of these waits that has not passed; None if there is none."""
+    return min((wait.deadline for wait in waits if wait.deadline is not None and wait.fired_at is None), default=None)
 
 
 def _earliest(waits: list[WaitRow]) -> int:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hark.kernel.result import Failed
 from hark.model.activation import Claim, WaitRow
-from hark.model.decisions import Advance, Decision, Finish, Park, Proceed, Redo
+from hark.model.decisions import Advance, Decision, Finish, Hold, Park, Proceed, Redo
 from hark.model.events import EventType
 from hark.model.failures import Failure
 from hark.model.names import from_micros
@@ -46,6 +46,11 @@ class History:
                 self._retried(claim, decision, self.now + delay if delay else None)
             case Finish(status="failed", error=error):
                 self._stopped(claim, decision, error)
+            case Hold() as move:
+                self.events.append((claim.id, "held", decision.step, move.details))
+                failure = Failure(None, move.error, move.traceback)
+                failed = Failed(claim.id, claim.definition, decision.step, claim.attempt, "held", failure)
+                self.failures.append(failed)
             case Advance() | Proceed() | Redo() | Park() | Finish():
                 self.events.append((claim.id, decision.label, decision.step, None))
             case _ as never:

@@ -26,7 +26,7 @@ async def load(tx: Tx, claims: Sequence[Claim], in_memory: Mapping[str, int]) ->
     """Read the journals of claimed functions; not of those that the memory of the worker holds, by id and epoch."""
     unread = []
     for claim in claims:
-        if claim.traits.keeps_journal and claim.epoch > 1:
+        if claim.traits.keeps_journal and claim.has_run:
             claim.is_journal_unread = in_memory.get(claim.id) == claim.epoch
             if not claim.is_journal_unread:
                 unread.append(claim)

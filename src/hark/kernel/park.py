@@ -143,7 +143,7 @@ def _parked(turn: Turn, request: Commit, move: Park, answered: bool) -> tuple[An
         turn.result.pending.made_claimable = True
     else:
         row.status = _status(row.waits, move)
-        due = min((w.deadline for w in row.waits if w.deadline is not None and w.fired_at is None), default=None)
+        due = expire.next_deadline(row.waits)
         if due is not None:
             turn.result.pending.due(due)
     return claim.id, claim.epoch, row.status, decision.step, decision.state, due

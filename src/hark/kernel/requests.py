@@ -333,6 +333,8 @@ class Capacity(Struct):
     free: dict[str, int]
     lanes: dict[str, Traits]
     backlog: bool = True  # claimable rows may wait already; if False, only what this turn makes claimable is claimed
+    codes: Mapping[str, str] = {}  # the fingerprint of the code of each lane
+    try_held: bool = False  # held instances may fit: code was registered
     in_memory: Mapping[str, int] = {}
     """The functions that the worker has in memory, with the epoch of the claim that continues each of them. It may give
     one up at any time, and then reads the journal itself."""

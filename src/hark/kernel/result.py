@@ -23,7 +23,7 @@ class Failed(Struct, frozen=True, gc=False):
     definition: str
     step: str | None
     attempt: int
-    type: Literal["retry", "error", "undoing", "undo_failed", "thrown", "stop", "failed"]
+    type: Literal["retry", "error", "undoing", "undo_failed", "thrown", "held", "stop", "failed"]
     failure: Failure
     until: int | None = None  # the time of the next attempt, µs
     retries: int | None = None
@@ -33,13 +33,14 @@ class Pending:
     """The work that a turn made or left for later."""
 
     __slots__ = (
-        "backlog", "earliest", "for_other_workers", "lanes", "left_claimable", "made_claimable", "more",
+        "backlog", "earliest", "for_other_workers", "lanes", "left_claimable", "left_held", "made_claimable", "more",
         "pending_deliveries", "scheduled",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.made_claimable = False  # this turn made rows claimable
         self.left_claimable = False  # and may have left some of them unclaimed
+        self.left_held = False  # and held instances that this worker may try
         self.lanes: set[Lane] = set()  # the lanes of those rows, as far as the turn read them
         self.for_other_workers = False  # this worker has no code or no free slot for some of them
         self.backlog = False  # a queue has claimable rows and no free slot, as far as the turn read

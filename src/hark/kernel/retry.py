@@ -1,4 +1,4 @@
-"""Retry failed instances: all of an instance, or nothing. A live process resumes its incidents.
+"""Retry failed instances: all of an instance, or nothing. Held ones are tried again, processes resume their incidents.
 
 A retry takes back what the failure released: the correlation key, the waits and the awakeables. It is refused when
 another instance holds the key or waits for the same message by now.
@@ -38,18 +38,27 @@ async def plan(turn: Turn) -> None:
 async def apply(turn: Turn) -> None:
     asked: list[tuple[RetryInstance, LockedRow]] = []
     live: list[tuple[RetryInstance, LockedRow]] = []
+    held: list[str] = []
     for request in turn.batch.of(RetryInstance):
         row = turn.locks.find(request.target)
         if row is None:
             request.result = no_instance(request.target)
         elif row.kind == BPMN and not row.terminal:
             live.append((request, row))
+        elif row.status == "held":
+            held.append(row.id)
+            row.status = "runnable"
+            turn.history.event(row.id, "retried")
+            request.result = row.id
         elif row.status != "failed":
             request.result = _not_failed(request.target, row.status)
         else:
             asked.append((request, row))
     if live:
         await _resume(turn, live)
+    if held:
+        await turn.tx.fetch(sql.release, ids=held)
+        turn.result.pending.made_claimable = True
     if not asked:
         return
     ids = sorted({row.id for _, row in asked})
@@ -128,7 +137,7 @@ async def _resume(turn: Turn, asked: list[tuple[RetryInstance, LockedRow]]) -> N
 
 
 def _not_failed(target: str, status: str) -> Conflict:
-    return Conflict(f"{target!r} is {status}; only a failed instance can be retried.", status=status)
+    return Conflict(f"{target!r} is {status}; only a failed or held instance can be retried.", status=status)
 
 
 def _message_taken(target: str, status: str, message: tuple[str, str], receiver: str | None) -> Conflict:

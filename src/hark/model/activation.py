@@ -167,6 +167,7 @@ class Claim(Struct):
     trace: str | None
     lane: str
     scheduled_at: int | None  # the tick that started it, µs since 1970
+    has_run: bool  # an outcome was committed, or a worker was lost: it is not new
     now: int = 0
     inbox: list[InboxRow] = field(default_factory=list)
     read_to: int = 0  # the highest seq in its inbox
@@ -176,6 +177,7 @@ class Claim(Struct):
     is_journal_unread: bool = False  # its function was in the memory of the worker
     session: Any = None  # the data that an interpreter keeps between two commits of one activation
     traits: Traits = Traits()
+    held_by: str | None = None  # it was held: the fingerprints of the codes that did not fit
     span: Any = None  # of this activation, when tracing is configured (engine/observe/tracing.py)
 
     def run_ahead(
@@ -189,6 +191,7 @@ class Claim(Struct):
         """Continue on this claim after a commit: the next step, one epoch further."""
         self.step, self.state, self.now = decision.step, decision.state, now
         self.epoch += 1
+        self.has_run, self.held_by = True, None
         self.attempt = self.crashes = 0
         self.rate_limit, self.weight = None, 1.0
         if decision.has_undo is not None:

@@ -263,7 +263,19 @@ class Finish(_GivesUpClaim, gc=False):
     parks: ClassVar[bool] = False
 
 
-Move = Advance | Proceed | Redo | Park | Finish
+class Hold(_GivesUpClaim, gc=False):
+    """Keep the instance as it is until other code is registered: its code does not fit what was committed (V3)."""
+
+    error: str  # of the instance: what does not fit, and what to do
+    traceback: str | None
+    details: str  # JSON: the data of its event
+    fingerprint: str = ""  # of the code, which the worker knows
+
+    arm: ClassVar[tuple[Arm, ...]] = ()
+    parks: ClassVar[bool] = False
+
+
+Move = Advance | Proceed | Redo | Park | Finish | Hold
 """A closed union. Every move has these attributes, so that mypy reports a new move that lacks one; each is a test of a
 class less on the path of every step (a `match` takes twice as long):
 

@@ -24,7 +24,8 @@
     ├── BpmnError                      .code .message .variables
     ├── RunFailed                      .type .message .traceback
     ├── CallFailed                     .id .error
-    ├── NonDeterministic               .entry .expected .found
+    ├── NonDeterministic               .cause .entry .expected .found .line
+    ├── InstanceHeld                   .id .error
     ├── StoreUnavailable
     ├── StoreTooNew
     ├── NotOpen
@@ -365,22 +366,53 @@ class CallFailed(HarkError):
 
 
 class NonDeterministic(HarkError):
-    """A replay diverged from its journal: the code of the function has changed, or depends on something that changes.
+    """The code of an instance does not fit what was committed: a replay diverged from its journal, or the code cannot
+    read a stored input, state or result, or has no such step.
 
-    The instance fails with it, and loses nothing. Fix the code so that it asks for the same operations again and
-    `app.retry` the instance, or give the changed code a new `version=`.
+    The instance is `held` with it, and loses nothing. It goes on by itself when a worker registers other code for it.
+    Give changed code a new `version=`, or guard the change with `ctx.patched`; `hark check` finds such instances
+    before a deploy.
 
     Attributes:
-        entry: The number of the operation at which they differ.
-        expected: The operation in the journal.
-        found: The operation in the code.
+        cause: What does not fit; if the code raised, the class and the text of that exception.
+        entry: The entry of the journal at which they differ; None if it is none.
+        expected: What was committed, such as the operation in the journal; or None.
+        found: What the code has or asks for; or None.
+        line: The line of the code, as "FILE:LINE"; or None.
     """
 
-    def __init__(self, message: str, *, entry: int, expected: str, found: str) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        cause: str | None = None,
+        entry: int | None = None,
+        expected: str | None = None,
+        found: str | None = None,
+        line: str | None = None,
+    ) -> None:
         super().__init__(message)
+        self.cause = message if cause is None else cause
         self.entry = entry
         self.expected = expected
         self.found = found
+        self.line = line
+
+
+class InstanceHeld(HarkError):
+    """The instance is held: its code does not fit what was committed. Raised in tests, by `drain` and `result`.
+
+    Outside of tests `result` waits on: the instance goes on when a worker registers code that fits.
+
+    Attributes:
+        id: The instance.
+        error: Its error, which says what does not fit.
+    """
+
+    def __init__(self, message: str, *, id: str, error: str | None = None) -> None:
+        super().__init__(message)
+        self.id = id
+        self.error = error
 
 
 class StoreUnavailable(HarkError):

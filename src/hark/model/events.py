@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop"]
+OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop", "held"]
 NoteType = Literal["stream", "heartbeat", "checkpoint", "escalated"]
 # A program writes these with an outcome (`Decision.events`).
 ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed", "thrown", "moved"]
@@ -76,6 +76,17 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
     "stop": EventInfo(
         "The instance failed: its code returned `Stop` or raised.",
         {**_FAILURE, "error": "the error of the instance"},
+    ),
+    "held": EventInfo(
+        "The code of the instance does not fit what was committed. It keeps everything, and goes on when a worker "
+        "registers other code for it, or with `retry`.",
+        {
+            "cause": "what does not fit, as text",
+            "entry?": "the entry of the journal",
+            "expected?": "what was committed",
+            "found?": "what the code has or asks for",
+            "line?": "the line of the code, as FILE:LINE",
+        },
     ),
     "signal": EventInfo("A signal arrived.", {"name": "the name of the signal", "status": "`woke` or `stored`"}),
     "broadcast": EventInfo(

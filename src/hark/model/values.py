@@ -10,7 +10,9 @@ from typing import Any, Literal
 from hark.model.errors import InvalidInput
 from hark.model.links import read_link
 
-Status = Literal["runnable", "executing", "awaiting_signal", "awaiting_children", "done", "failed", "cancelled"]
+Status = Literal[
+    "runnable", "executing", "awaiting_signal", "awaiting_children", "held", "done", "failed", "cancelled"
+]  # fmt: skip
 Kind = Literal["machine", "workflow", "job", "task", "bpmn"]
 SettledStatus = Literal["RESOLVED", "REJECTED", "TIMEOUT", "CANCELLED"]
 AwakeableStatus = Literal["PENDING", SettledStatus]
@@ -70,7 +72,8 @@ class Instance:
         kind: "machine", "workflow", "job", "task" or "bpmn".
         version: The version of its definition.
         step: The current step of a machine; the latest operation of a durable function.
-        status: "runnable", "executing", "awaiting_signal", "awaiting_children", "done", "failed" or "cancelled".
+        status: "runnable", "executing", "awaiting_signal", "awaiting_children", "held", "done", "failed" or
+            "cancelled".
         state: Its state as JSON; for a durable function its input.
         result: Its result as JSON, once it is done.
         error: Why it failed or was cancelled, as text.
@@ -269,15 +272,16 @@ class Blocker:
 
     Attributes:
         reason: "delayed", "concurrency", "rate_limit", "no_worker" (no worker has its code), "queued" (it waits for a
-            free slot of its queue), "executing", "lease_lost" (its worker died), "incident" (of a process: a token
-            stopped) or "finished".
+            free slot of its queue), "executing", "lease_lost" (its worker died), "held" (its code does not fit what was
+            committed), "incident" (of a process: a token stopped) or "finished".
         text: The same as a sentence, with what to do.
         until: When it is over, if that is known.
     """
 
     reason: Literal[
-        "delayed", "concurrency", "rate_limit", "no_worker", "queued", "executing", "lease_lost", "incident", "finished"
-    ]
+        "delayed", "concurrency", "rate_limit", "no_worker", "queued", "executing", "lease_lost", "held", "incident",
+        "finished",
+    ]  # fmt: skip
     text: str
     until: datetime | None = None
 

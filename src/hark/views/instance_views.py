@@ -62,7 +62,7 @@ async def find(store: Store, target: str) -> str:
 async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
     """Instances by id; those that do not exist are left out."""
     rows = await store.read(reads.read_instances, ids=list(ids))
-    parked = [row.id for row in rows if row.status in PARKED]
+    parked = [row.id for row in rows if row.status in PARKED or row.status == "held"]
     waits: dict[str, builtins.list[Wait]] = {}
     if parked:
         for wait in await store.read(reads.open_waits_of, ids=parked):

@@ -7,7 +7,6 @@ from typing import Any
 
 from hark.model import json
 from hark.model.errors import InvalidInput
-from hark.model.values import PARKED
 from hark.programs.jobs.job_graph import JobGraph, job_graph
 from hark.programs.jobs.job_inputs import checked_inputs
 from hark.programs.jobs.job_state import START, JobState, load_job_state
@@ -85,4 +84,4 @@ def _status(letter: str, status: str) -> str:
         return SHOWN[letter]
     if status in _ENDED:
         return _ENDED[status]
-    return "suspended" if status in PARKED and status != "awaiting_children" else SHOWN[STARTED]
+    return "suspended" if status in ("awaiting_signal", "held") else SHOWN[STARTED]

@@ -45,7 +45,9 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
     [row] = found
     now = await store.time()
     # A task may wait in its slot, too.
-    joinable = row.status in PARKED or (row.status == "executing" and row.task_state is not None)
+    joinable = (
+        row.status in PARKED or row.status == "held" or (row.status == "executing" and row.task_state is not None)
+    )
     waits = await store.read(reads.open_waits_of, ids=[id]) if joinable else []
     children, questions = await _children(store, waits), await _questions(store, waits)
     if row.lane == BPMN:  # its wait for children is always open, whether it has some or not
@@ -119,6 +121,8 @@ def _summary(
     undo = ""
     if row.cancel_reason is not None and row.status not in TERMINAL:
         undo = f"It is being cancelled: undo runs ({row.cancel_reason.rstrip('.')}). "
+    if row.status == "held":
+        return f"{undo}It is held: {row.error}"
     if waits:
         retried = [f"{attempts[wait.place].text(now)}." for wait in waits if wait.place in attempts]
         wanted = dict.fromkeys(
@@ -240,6 +244,9 @@ async def _blockers(
 ) -> list[Blocker]:
     if row.status in TERMINAL:
         return [_finished(row)]
+    if row.status == "held":
+        text = f"Its code does not fit what was committed: {row.error} To try the same code again: "
+        return [Blocker("held", text + command_text("instance", "retry", row.id))]
     workers = {worker.id: worker for worker in await store.read(reads.all_workers)}
     live = {worker.id: worker.definitions for worker in workers.values() if worker.until >= now}
     if row.status == "executing":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _STYLES = {
     "done": "green", "RESOLVED": "green", "woke": "green", "ok": "green",
     "failed": "red", "REJECTED": "red", "TIMEOUT": "red", "error": "red",
-    "awaiting_signal": "yellow", "awaiting_children": "yellow", "PENDING": "yellow", "warning": "yellow",
+    "held": "red", "awaiting_signal": "yellow", "awaiting_children": "yellow", "PENDING": "yellow", "warning": "yellow",
     "executing": "cyan", "runnable": "cyan", "cancelled": "dim", "CANCELLED": "dim",
 }  # fmt: skip
 _ANSI = {"green": "32", "red": "31", "yellow": "33", "cyan": "36", "dim": "2", "bold": "1"}

@@ -31,7 +31,7 @@ def report(failures: Iterable[Failed], now: int) -> None:
 
 
 def _report(failed: Failed, now: int) -> None:
-    level = logging.ERROR if failed.type in ("stop", "failed") else logging.WARNING
+    level = logging.ERROR if failed.type in ("held", "stop", "failed") else logging.WARNING
     if not _log.isEnabledFor(level):
         return
     fields = {
@@ -58,6 +58,8 @@ def _what(failed: Failed, now: int) -> str:
             return f"failed at {failed.step}, and its undo runs now: {failed.failure.brief}"
         case "undo_failed":
             return f"at {failed.step}: a part of its undo failed: {failed.failure.brief}"
+        case "held":
+            return f"is held at {failed.step}: {failed.failure.message}"
         case "stop" | "failed":
             return f"failed at {failed.step}: {failed.failure.brief}"
         case _ as never:

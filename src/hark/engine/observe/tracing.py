@@ -36,7 +36,7 @@ from hark.kernel.requests import (
     StartInstances,
 )
 from hark.model.activation import Claim, WaitRow
-from hark.model.decisions import Advance, Decision, Finish, Park, Proceed, Redo
+from hark.model.decisions import Advance, Decision, Finish, Hold, Park, Proceed, Redo
 from hark.model.errors import NotOpen
 from hark.model.failures import Failure
 from hark.model.values import Delivery
@@ -257,6 +257,8 @@ class Tracing:
         else:
             match decision.move:
                 case Finish(status="failed", error=error):
+                    activation.span.set_status(self._api.StatusCode.ERROR, error)
+                case Hold(error=error):
                     activation.span.set_status(self._api.StatusCode.ERROR, error)
                 case Advance() | Proceed() | Redo() | Park() | Finish():
                     pass

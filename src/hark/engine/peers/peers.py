@@ -63,6 +63,7 @@ class Peers:
                 if self._state.worker is not None and time.monotonic() > next_reclaim:
                     next_reclaim = time.monotonic() + max(0.05, min(self._lease / 3, 5.0))
                     await self.reclaim_dead()
+                    await self.find_held()
                 if self._state.worker is not None and time.monotonic() > next_retention:
                     next_retention = time.monotonic() + _RETENTION
                     self._state.loop.start(self._remove_old())
@@ -142,6 +143,20 @@ class Peers:
             found.setdefault(id, []).append(seq)
         if found:
             worker.notify_unseen(found)
+
+    # -- held instances ---------------------------------------------------------------------------
+
+    async def find_held(self) -> None:
+        """Let the next turn try held instances that another process held after the code was registered here (V3)."""
+        worker = self._state.worker
+        if worker is None:
+            return
+        codes = worker.fingerprints()
+        for lane, held_by in await self._state.store.read(sql.held_groups):
+            if lane in codes and codes[lane] not in held_by.split(","):
+                self._state.work_left.code_changed = True
+                self._hint()
+                return
 
     # -- dead workers -----------------------------------------------------------------------------
 

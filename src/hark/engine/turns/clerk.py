@@ -218,6 +218,11 @@ class Clerk:
         self.waiting.hint()
         self.loop.wake()
 
+    def code_changed(self) -> None:
+        """Note that code was registered here, which held instances may fit."""
+        self.work_left.code_changed = True
+        self.hint()
+
     async def find_dead(self) -> dict[str, int | None]:
         """Find the workers whose lease is over by the database's clock, with that lease. On the clerk's loop."""
         return await self.peers.find_dead(trust_clock=True)

@@ -27,6 +27,9 @@ class LocalWorker(Protocol):
     def abandon(self, ids: set[str]) -> None:
         """Give up these instances, which were cancelled or reclaimed: their outcomes no longer count."""
 
+    def fingerprints(self) -> Mapping[str, str]:
+        """Return the fingerprint of the code of each lane that it can run."""
+
     def executing(self) -> dict[str, int]:
         """Return the epochs of the instances it holds, by id."""
 

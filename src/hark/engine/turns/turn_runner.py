@@ -75,6 +75,7 @@ class TurnRunner:
             capacity = worker.capacity(commits) if worker is not None and self._may_claim(requests) else None
             if capacity is not None:
                 capacity.backlog = self._state.work_left.claimable or self._state.work_left.backlog_waits
+                capacity.try_held = self._state.work_left.held
             self.committing = {commit.claim.id for commit in commits}
             try:
                 run_ahead = worker is not None and worker.open

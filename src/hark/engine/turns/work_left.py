@@ -13,6 +13,8 @@ class WorkLeft:
     def __init__(self) -> None:
         self.claimable = False  # the last turn left rows that the next one may claim
         self.backlog_waits = False  # rows may wait for a slot: a step that wants to run ahead has to check
+        self.held = False  # held instances may fit the code of the worker
+        self.code_changed = False  # code was registered. Set by any thread, before a hint.
         self.pending_deliveries = True  # of a large broadcast; a process that died may have left some
         self.due: int | None = None  # the earliest time at which something is due, as far as this process knows
         # Another process may have made work. Not `claimable`: the turn that runs now would reset that, although it may
@@ -29,6 +31,8 @@ class WorkLeft:
             return False
         self.hinted = False
         self.claimable = True
+        if self.code_changed:
+            self.code_changed, self.held = False, True
         return True
 
     def update(self, result: TurnResult, *, freed: bool, claimed: bool, swept: bool, pending_deliveries: bool) -> None:
@@ -36,6 +40,7 @@ class WorkLeft:
         pending = result.pending
         self.claimable = pending.more or pending.left_claimable or freed or (self.claimable and not claimed)
         self.backlog_waits = pending.backlog or (self.backlog_waits and not claimed)
+        self.held = pending.left_held or (self.held and not claimed)
         self.pending_deliveries = pending.pending_deliveries or (self.pending_deliveries and not pending_deliveries)
         if swept:
             self.due = result.now if pending.more else None

@@ -21,7 +21,7 @@ from hark.engine.worker.worker_services import WorkerServices
 from hark.kernel.journal import read_journal
 from hark.kernel.requests import Commit
 from hark.model.activation import Claim, JournalRow
-from hark.model.decisions import Decision, stop
+from hark.model.decisions import Decision, Hold, stop
 from hark.model.errors import NotOpen, StoreUnavailable
 from hark.model.failures import failure_of
 from hark.programs.cancellation import cancel
@@ -180,6 +180,8 @@ class Activations:
             del self._asyncio_tasks[claim.id]
         if claim.span is not None and self._services.tracing is not None:
             self._services.tracing.decided(claim, decision)
+        if isinstance(decision.move, Hold):
+            decision.move.fingerprint = self._registry.fingerprints().get(claim.lane, "")
         if decision.move.ends_step:
             self.tally["steps"] = self.tally.get("steps", 0) + 1
             self.tally[decision.label] = self.tally.get(decision.label, 0) + 1

@@ -70,6 +70,9 @@ class AttachedWorker:
         if claims:
             self._call(self._activations.abandon, claims)
 
+    def fingerprints(self) -> Mapping[str, str]:
+        return self._slots.fingerprints()
+
     def executing(self) -> dict[str, int]:
         return {claim.id: claim.epoch for claim in self._slots.claims()}
 

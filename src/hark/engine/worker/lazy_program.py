@@ -17,6 +17,8 @@ from hark.model.decisions import Decision
 class LazyProgram:
     """The program that `load` makes, and its traits, which are needed before."""
 
+    code = None  # that of Hark
+
     def __init__(self, traits: Traits, load: Callable[[], LaneProgram]) -> None:
         self.traits = traits
         self._load = load

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
+from hark.engine.worker.fingerprints import fingerprint
 from hark.kernel.requests import DefinitionRow
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Decision
@@ -20,6 +21,10 @@ class LaneProgram(Protocol):
     """The program that runs the instances of a lane."""
 
     traits: Traits
+
+    @property
+    def code(self) -> Any:
+        """The code of the user: a function, a class or a callable object; None if there is none."""
 
     def run(self, claim: Claim, services: Any) -> Coroutine[Any, Any, Decision]: ...
     def recover(self, claim: Claim, services: Any, error: BaseException) -> Coroutine[Any, Any, Decision]: ...
@@ -56,6 +61,7 @@ class Registry:
         self._programs: dict[tuple[str, int], Program] = {}
         self._by_lane: dict[str, LaneProgram] = {}
         self._lanes: dict[str, Traits] = {}
+        self._fingerprints: dict[str, str] = {}
         self._queues: frozenset[str] = frozenset({"default"})
 
     def add(self, program: Program) -> bool:
@@ -100,6 +106,8 @@ class Registry:
 
     def _add_lane(self, lane: str, program: LaneProgram) -> None:
         self._by_lane = {**self._by_lane, lane: program}
+        if program.code is not None:
+            self._fingerprints = {**self._fingerprints, lane: fingerprint(program.code)}
         self._lanes = {**self._lanes, lane: program.traits}
         self._changed()
 
@@ -128,6 +136,10 @@ class Registry:
     def queues(self) -> frozenset[str]:
         """The queues of its definitions, and the default one."""
         return self._queues
+
+    def fingerprints(self) -> dict[str, str]:
+        """The fingerprint of the code of each lane, without the lanes of Hark itself."""
+        return self._fingerprints
 
     def lanes(self) -> dict[str, Traits]:
         """The lanes that this process can run, each with its traits."""

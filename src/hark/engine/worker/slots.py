@@ -53,7 +53,11 @@ class Slots:
             if queue in free and commit.claim.id in self._claims and not commit.decision.move.runs_ahead():
                 free[queue] += 1
         free = {queue: max(0, slots) for queue, slots in free.items()}
-        return Capacity(self._owner, free, self._registry.lanes(), in_memory=in_memory)
+        lanes, codes = self._registry.lanes(), self.fingerprints()
+        return Capacity(self._owner, free, lanes, codes=codes, in_memory=in_memory)
+
+    def fingerprints(self) -> Mapping[str, str]:
+        return self._registry.fingerprints()
 
     def take(self, claims: Iterable[Claim]) -> None:
         """Take a slot for each of these. After `free`: an instance that parked and was woken in one turn is in both."""

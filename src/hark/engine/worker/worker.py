@@ -111,7 +111,7 @@ class Worker:
         self._clerk.state.worker = AttachedWorker(
             self.owner, self._slots, self._activations, self._services, self._lease, self._loop
         )
-        self._clerk.hint()
+        self._clerk.code_changed()
         answer_all([(attached, None)])
 
     async def settle(self) -> None:

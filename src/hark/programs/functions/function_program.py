@@ -35,6 +35,10 @@ class FunctionProgram(Struct, eq=False):
     on_cancel: str | None = None  # set per instance, once it has something to undo
 
     @property
+    def code(self) -> Callable[..., Any]:
+        return self.function
+
+    @property
     def steps(self) -> dict[str, Any]:
         return {self.initial: self.function}
 

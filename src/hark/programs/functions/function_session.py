@@ -45,7 +45,8 @@ from hark.programs.functions.operations import (
 )
 from hark.programs.functions.replay import Replay
 from hark.programs.functions.unawaited import check_all_awaited
-from hark.programs.functions.undo import Undoing, cannot_go_on, start_over, succeeded
+from hark.programs.functions.undo import Undoing, start_over, succeeded
+from hark.programs.misfits import hold
 from hark.programs.services import FunctionServices
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Session(Replay):
 
     def _can_continue(self) -> bool:
         root = self._branches.root
-        return root is not None and not root.done and self._diverged is None and self.stalled is None
+        return root is not None and not root.done and self._misfit is None and self.stalled is None
 
     def _resume_after_commit(self) -> None:
         """Continue after the commit of the last decision: the code receives the results in its lines."""
@@ -248,8 +249,8 @@ class Session(Replay):
     def _finish(self) -> Decision:
         assert self._branches.root is not None
         self.close()
-        if self._diverged is not None:
-            return cannot_go_on(self.claim, self._diverged)
+        if self._misfit is not None:
+            return hold(self.claim, self._misfit)
         if self.stalled is not None:
             return self._fail(HarkError(self.stalled))
         try:
@@ -300,8 +301,8 @@ class Session(Replay):
     async def _undo(self) -> Decision:
         """Undo a function that is cancelled now, or failed in an earlier activation: the replay has found its undos."""
         self.close()
-        if self._diverged is not None:
-            return cannot_go_on(self.claim, self._diverged)
+        if self._misfit is not None:
+            return hold(self.claim, self._misfit)
         self._journal.uncommitted.clear()  # what the code asked for since is not wanted any more
         self._undoing = Undoing(self.claim, self._journal, self._runs, self.undoable)
         return await self._undoing.next_decision()

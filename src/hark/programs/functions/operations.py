@@ -46,6 +46,9 @@ class OperationOwner(Protocol):
     def resolved_early(self, operation: Operation) -> None:
         """Note that the operation is resolved, and the code has not awaited it yet."""
 
+    def cannot_read(self, operation: Operation, value: str, error: Exception) -> None:
+        """Note that the stored value of the operation does not match the types of the code: it is not resolved."""
+
     def awaited_late(self, operation: Operation) -> None:
         """Note that the code awaits an operation that was resolved before."""
 
@@ -107,8 +110,9 @@ class Operation(Promise[Any]):
             return
         try:
             decoded = self.decode(value or "null")
-        except Exception as failure:  # the code has changed: the stored value does not match its types any more
-            self.resolve(error=failure)
+        except Exception as failure:
+            assert self.session is not None
+            self.session.cannot_read(self, value or "null", failure)
             return
         if self.callbacks:
             self.resolve(decoded)
@@ -165,7 +169,8 @@ class Run(Operation):
                     self.done = True
                     return value
                 except Exception as failure:
-                    self.resolve(error=failure)
+                    ahead.session.cannot_read(self, line.value or "null", failure)
+                    yield self
             else:
                 self.read_line(None, line.error)
         elif self.done:

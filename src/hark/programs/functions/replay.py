@@ -13,11 +13,12 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import cached_property
 from random import Random
 from sys import _getframe
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hark.model import json
 from hark.model.activation import Claim
-from hark.model.errors import InvalidOutcome, NonDeterministic
+from hark.model.errors import InvalidInput, InvalidOutcome, NonDeterministic
 from hark.programs.functions.branches import Branch, Branches, Suspended
 from hark.programs.functions.function_inbox import FunctionInbox
 from hark.programs.functions.function_journal import KNOWN_WHEN_ASKED, MARKERS, RETRIED, Journal, Line
@@ -33,10 +34,13 @@ from hark.programs.functions.operations import (
     WaitForSignal,
     entry_of,
     label_of,
+    shortened,
 )
 from hark.programs.functions.read_ahead import ReadAhead
+from hark.programs.functions.unawaited import line_of
 from hark.programs.functions.undo import succeeded
 from hark.programs.functions.was_parked import was_parked
+from hark.programs.misfits import ADVICE
 from hark.programs.services import FunctionServices
 
 if TYPE_CHECKING:
@@ -63,7 +67,7 @@ class Replay:
         self._open: dict[int, Operation] = {}  # by entry: asked for, not resolved
         self._withdrawn: set[int] = set()
         self._resolved_early: dict[int, Operation] = {}  # resolved before the code awaited them
-        self._diverged: NonDeterministic | None = None
+        self._misfit: NonDeterministic | None = None
         self._progress: str | None = None  # for the next commit
         self._closed = False
         self._is_live = False  # the replay has ended
@@ -76,7 +80,7 @@ class Replay:
         self._claimed_waits = (
             waits_by_entry(claim, self._journal.cut_entries()) if claim.waits and not self._must_undo else {}
         )
-        self.read_ahead = ReadAhead(self._journal, self._claimed_waits, services.current_thread)
+        self.read_ahead = ReadAhead(self, self._journal, self._claimed_waits, services.current_thread)
 
     @cached_property
     def random(self) -> Random:
@@ -109,11 +113,12 @@ class Replay:
         journal.next_entry = entry + 1
         line = journal.line_at(entry)
         if line is not None and (line.kind != operation.kind or line.name != operation.name):
-            self._diverge(entry, label_of(line.kind, line.name), operation.label)
+            self._diverge(entry, label_of(line.kind, line.name), operation.label, _line(_getframe(2)))
         for wait in self._claimed_waits.get(entry, ()) if self._claimed_waits else ():
             attempt = wait.place.partition("+")[2]
             if not operation.matches_wait(wait.kind, wait.name, attempt):
-                self._diverge(entry, f"a wait for {label_of(wait.kind, wait.name)}", operation.label)
+                awaited = f"a wait for {label_of(wait.kind, wait.name)}"
+                self._diverge(entry, awaited, operation.label, _line(_getframe(2)))
             if isinstance(operation, Run):
                 operation.attempt, operation.awaits_retry = int(attempt), wait.fired_at is None
         operation.session = self
@@ -206,7 +211,7 @@ class Replay:
         unread.popleft()
         del self._open[line.entry]
         operation.read_line(line.value, line.error)
-        return True
+        return operation.done
 
     def resolved_early(self, operation: Operation) -> None:
         if isinstance(operation, Run | ChildCall | Sleep | WaitForSignal):
@@ -230,10 +235,10 @@ class Replay:
         sys.set_asyncgen_hooks(None, self._close_generator)
         self.services.running_session = (self,)  # a new tuple each time: the watchdog compares identities
         try:
-            while ready and self._diverged is None:
+            while ready and self._misfit is None:
                 ready.popleft().step()
         except Suspended:
-            if self._diverged is None:
+            if self._misfit is None:
                 raise
         finally:
             if self.read_ahead.pending is not None:
@@ -258,36 +263,60 @@ class Replay:
             if not self._branches.parallel and not self._is_live:
                 self.read_ahead.start()
 
-    def _diverge(self, entry: int, expected: str, found: str) -> NoReturn:
-        self._diverged = self._diverged or NonDeterministic(
-            f"{self.program.name} diverged from its journal: at entry {entry} the journal has {expected}, the code "
-            f"has {found}. Fix the code so that it asks for the same operations again, then retry the instance; or "
-            "give the changed code a new version=.",
-            entry=entry, expected=expected, found=found,
-        )  # fmt: skip
+    def cannot_read(self, operation: Operation, value: str, error: Exception) -> None:
+        """Hold the instance: the stored result of an operation does not match the types of the code."""
+        cause = f"{type(error).__name__}: {error}"
+        found = f"{cause} ({shortened(value)})"
+        self._hold(
+            operation.entry, operation.label, found, line_of(operation.asked), cause, "cannot read the result of"
+        )
+
+    def _diverge(self, entry: int, expected: str, found: str, line: str | None = None) -> NoReturn:
+        self._hold(entry, expected, found, line)
         raise Suspended
+
+    def _hold(
+        self, entry: int, expected: str, found: str, line: str | None, cause: str | None = None, problem: str = ""
+    ) -> None:
+        if self._misfit is not None:
+            return
+        where = f" ({line})" if line else ""
+        if problem:
+            text = f"{self.program.name} {problem} {expected}, entry {entry} of its journal{where}: {found}."
+        else:
+            text = (
+                f"{self.program.name} diverged from its journal: at entry {entry} the journal has {expected}, the code "
+                f"has {found}{where}."
+            )
+        self._misfit = NonDeterministic(
+            f"{text} {ADVICE}", cause=cause or text, entry=entry, expected=expected, found=found, line=line
+        )
 
     def _diverge_at(self, line: Line) -> None:
         """Report that the journal has a line that the code did not ask for."""
         assert self._branches.root is not None
         labels = ", ".join(operation.label for operation in self._open.values())
         found = "the end" if self._branches.root.done else f"a wait for {labels}" if labels else "nothing"
-        try:
-            self._diverge(line.entry, label_of(line.kind, line.name), found)
-        except Suspended:
-            return
+        asked = next((operation.asked for operation in reversed(self._open.values())), None)
+        code = self.program.function.__code__
+        place = line_of(asked) if asked is not None else f"{code.co_filename}:{code.co_firstlineno}"
+        self._hold(line.entry, label_of(line.kind, line.name), found, place)
 
     # -- the replay -------------------------------------------------------------------------------
 
     def _replay(self) -> None:
-        root = self._branches.add(self.program.begin(self.program.context(self), self.claim.state))
+        try:
+            code = self.program.begin(self.program.context(self), self.claim.state)
+        except InvalidInput as error:
+            code = self._without_input(error)
+        root = self._branches.add(code)
         journal = self._journal
         journal.start_replay()
         if journal.unread:
             self.read_ahead.start()
         self._drive()
         while journal.unread:
-            if self._diverged is not None:
+            if self._misfit is not None:
                 return
             line = journal.unread.popleft()
             if line.kind == RETRIED:
@@ -312,10 +341,24 @@ class Replay:
             # Waits of operations that only the failed attempt asked for are withdrawn.
             self._withdrawn.update({entry_of(wait.place) for wait in self.claim.waits} - self._open.keys())
         self._has_new_undo = bool(self.undoable) and bool(succeeded(journal.lines, self.undoable))
-        if root.done and self._diverged is None:
+        if root.done and self._misfit is None:
             never_asked = journal.never_asked()
             if never_asked is not None:
                 self._diverge_at(never_asked)
+
+    def _without_input(self, error: InvalidInput) -> Coroutine[Any, Any, Any]:
+        """The code of a function that does not accept its stored input. An instance that has run is held."""
+        if self.claim.has_run:
+            raised = error.__cause__ or error
+            cause = f"{type(raised).__name__}: {raised}"
+            code = self.program.function.__code__
+            self._misfit = NonDeterministic(
+                f"{self.program.name} cannot be called with its stored input: {cause}. {ADVICE}",
+                cause=cause,
+                expected=shortened(self.claim.state),
+                line=f"{code.co_filename}:{code.co_firstlineno}",
+            )
+        return _raise(error)
 
     def _repeat_cut_lines(self) -> None:
         """Of the lines a retry has cut, give those again that resolve an operation asked for before the failure: what
@@ -343,3 +386,11 @@ class Replay:
         self._journal.unread.clear()
         self._runs.close()
         self._branches.close()
+
+
+def _line(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+async def _raise(error: Exception) -> Any:
+    raise error

@@ -156,14 +156,16 @@ class ArgumentsCodec:
         return value
 
     def begin(self, context: Any, text: str) -> Coroutine[Any, Any, Any]:
-        """Create the coroutine of the function; nothing of it has run yet."""
+        """Create the coroutine of the function; nothing of it has run yet.
+
+        Raises:
+            InvalidInput: The function does not accept this input.
+        """
+        args, kwargs = self._arguments(text)
         try:
-            args, kwargs = self._arguments(text)
             return self._function(context, *args, **kwargs)  # type: ignore[no-any-return]
-        except InvalidInput as error:
-            return _raise(error)
         except TypeError as cause:  # raised by the call itself: the body of a coroutine function has not begun
-            return _raise(self._mismatch(cause))
+            raise self._mismatch(cause) from cause
 
     def _arguments(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         value = json.load(text)
@@ -190,7 +192,3 @@ class ArgumentsCodec:
         if len(self._parameters) != 1 or not isinstance(value, dict) or self._parameters[0].name in value:
             return None
         return self._readers.get(self._parameters[0].name)
-
-
-async def _raise(error: Exception) -> Any:
-    raise error

@@ -15,6 +15,7 @@ class JobProgram:
     """The interpreter of jobs. The job to run is in the store: `claim.definition` and `claim.version` name it."""
 
     traits = TASK_TRAITS
+    code = None  # that of Hark
 
     async def run(self, claim: Claim, services: JobServices) -> Decision:
         return await (run_step_task if claim.kind == KIND else run_job)(claim, services)

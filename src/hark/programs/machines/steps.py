@@ -31,7 +31,7 @@ from hark.model.decisions import (
     Redo,
     stop,
 )  # fmt: skip
-from hark.model.errors import HarkError, InvalidOutcome
+from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
 from hark.model.failures import Failure, failure_of
 from hark.model.log import InstanceLog
@@ -40,6 +40,7 @@ from hark.model.outcomes import KEEP, Await, Done, Next, Outcome, Retry, Spawn, 
 from hark.model.values import ChildView, Signal
 from hark.programs import effects
 from hark.programs.cancellation import is_cancelled
+from hark.programs.misfits import ADVICE, hold
 
 if TYPE_CHECKING:  # a TypeVar with a default: `Context` alone means Context[Any], also in strict mode
     from typing_extensions import TypeVar
@@ -51,6 +52,7 @@ else:
     S = TypeVar("S")
 
 _ADVANCE = Advance()
+_SHOWN = 200  # characters of a state in an event
 _TRAITS = Traits()  # a step waits only by its outcome, and creates no awakeables
 
 
@@ -96,6 +98,10 @@ class StepProgram(Struct, eq=False):
     source: str | None = None
     digest: str | None = None
     on_cancel: str | None = None
+
+    @property
+    def code(self) -> type:
+        return type(self.machine)
 
     def run(self, claim: Claim, services: StepServices) -> Coroutine[Any, Any, Decision]:
         return run(self, claim, services)
@@ -312,13 +318,18 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
     context: Context[Any] = Context(claim, services, None)
     begun = False
     try:
-        context.state = program.codec.load(claim.state)
-        step = program.steps.get(claim.step)
-        if step is None:
-            raise InvalidOutcome(
-                f"{program.name} version {program.version} has no step {claim.step!r}. "
-                f"It has: {', '.join(program.steps)}. Add the step, then retry the instance."
-            )
+        try:
+            context.state = program.codec.load(claim.state)
+            step = program.steps.get(claim.step)
+            if step is None:
+                raise InvalidOutcome(
+                    f"{program.name} version {program.version} has no step {claim.step!r}. "
+                    f"It has: {', '.join(program.steps)}."
+                )
+        except HarkError as error:
+            if not claim.has_run:
+                raise
+            return hold(claim, _misfit(program, claim, error))
         begun = True
         if step.is_async:
             outcome = await step.function(program.machine, context)
@@ -332,6 +343,20 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
         if not begun and isinstance(decision.move, Finish) and decision.move.status == "failed":
             decision.move.keeps_undo = True  # the code has changed: an undo that has not begun is not lost
         return decision
+
+
+def _misfit(program: StepProgram, claim: Claim, error: HarkError) -> NonDeterministic:
+    """The reason to hold a machine whose code has lost its step, or cannot read the state that was committed."""
+    has_step = claim.step in program.steps
+    raised = error.__cause__ or error
+    misfit = NonDeterministic(
+        f"{str(error).rstrip('.')}. {ADVICE}",
+        cause=f"{type(raised).__name__}: {raised}" if has_step else str(error),
+        expected=claim.state[:_SHOWN] if has_step else f"step {claim.step!r}",
+        found=program.codec.name if has_step else ", ".join(program.steps),
+    )
+    misfit.__cause__ = error.__cause__
+    return misfit
 
 
 async def recover(program: StepProgram, claim: Claim, services: StepServices, error: BaseException) -> Decision:

@@ -46,7 +46,7 @@ definitions_in_use = Sql(f"{_USED} SELECT definition FROM used WHERE definition 
 
 # By the index of lists: there is none of unfinished instances, and finished ones are not read.
 _UNFINISHED = """FROM used u CROSS JOIN (SELECT 'runnable' AS status UNION ALL SELECT 'executing'
-        UNION ALL SELECT 'awaiting_signal' UNION ALL SELECT 'awaiting_children') k
+        UNION ALL SELECT 'awaiting_signal' UNION ALL SELECT 'awaiting_children' UNION ALL SELECT 'held') k
     CROSS JOIN instances i WHERE i.definition = u.definition AND i.status = k.status"""
 
 # Unfinished instances by lane and status.
@@ -81,6 +81,9 @@ outcomes = Sql(
 
 # For callers that wait for a condition: one statement for all of them.
 statuses = Sql("SELECT id, status FROM instances WHERE id IN :ids[text]")
+
+# V3: held instances, for tests.
+held_instances = Sql("SELECT id, epoch, error FROM instances WHERE status = 'held' ORDER BY lane, held_by")
 
 # The instances among these that will have more events.
 unfinished = Sql("SELECT id FROM instances WHERE id IN :ids[text] AND finished_at IS NULL")

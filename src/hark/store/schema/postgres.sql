@@ -18,9 +18,9 @@
 -- written when a store is opened. Only retention deletes instances, and it deletes the rows that depend on them first.
 -- There are no foreign keys: each costs a trigger and a lock per row on the most frequent inserts.
 --
--- Status: runnable -> executing -> runnable, parked (awaiting_signal, awaiting_children) or ended (done, failed,
--- cancelled). Each claim, outcome, reclaim, cancel and retry adds one to `epoch`; an outcome with an older one is
--- refused.
+-- Status: runnable -> executing -> runnable, parked (awaiting_signal, awaiting_children), held (its code does not fit
+-- what was committed) or ended (done, failed, cancelled). Each claim, outcome, reclaim, cancel and retry adds one to
+-- `epoch`; an outcome with an older one is refused.
 -- Claim: one scan of `instances_claim`, which has only rows that can be claimed now: a parked, delayed or blocked
 -- instance costs a claim nothing.
 -- Clock: all times are whole microseconds since 1970 by the clock of the database; a turn has one time. A turn that
@@ -53,6 +53,8 @@ CREATE TABLE instances (
     visit           integer NOT NULL DEFAULT 0,            -- The journal that counts; continue_as_new begins the next.
     attempt         integer NOT NULL DEFAULT 0,            -- The number of retries of this step.
     crashes         integer NOT NULL DEFAULT 0,            -- The number of workers that died at this step.
+    has_run         boolean NOT NULL DEFAULT false,        -- An outcome was committed, or a worker lost: it is not new.
+    held_by         text COLLATE "C",                      -- The fingerprints of the codes that do not fit it, by commas.
     epoch           bigint NOT NULL DEFAULT 0,             -- The fence: an outcome must bring the present one.
     lease_owner     text COLLATE "C",                      -- The worker that executes it.
     has_inbox_rows  boolean NOT NULL DEFAULT false,        -- A row has reached its inbox; else no turn reads the inbox.
@@ -83,11 +85,13 @@ CREATE TABLE instances (
     progress        text,                                  -- JSON: the last `ctx.progress`.
     tags            text,                                  -- JSON object of texts; the table `tags` finds them.
     CHECK (scope IN ('live', 'forever')),
-    CHECK (status IN ('runnable', 'executing', 'awaiting_signal', 'awaiting_children', 'done', 'failed', 'cancelled')),
+    CHECK (status IN ('runnable', 'executing', 'awaiting_signal', 'awaiting_children', 'held', 'done', 'failed',
+        'cancelled')),
     CHECK ((status = 'executing') = (lease_owner IS NOT NULL)),
     CHECK ((status IN ('done', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
     CHECK (blocked_on IS NULL OR status = 'runnable'),
-    CHECK (due_at IS NULL OR status IN ('runnable', 'awaiting_signal', 'awaiting_children')),
+    CHECK (due_at IS NULL OR status IN ('runnable', 'awaiting_signal', 'awaiting_children', 'held')),
+    CHECK ((status = 'held') = (held_by IS NOT NULL)),
     CHECK (NOT holds_key OR correlation_key IS NOT NULL)
 ) WITH (fillfactor = 70);  -- Room for updates in place: a step that runs ahead touches no index.
 
@@ -96,6 +100,8 @@ CREATE INDEX instances_claim ON instances (queue, lane, priority, since)
     WHERE status = 'runnable' AND blocked_on IS NULL AND due_at IS NULL;
 -- The sweep: delays and deadlines that have come.
 CREATE INDEX instances_due ON instances (due_at) WHERE due_at IS NOT NULL;
+-- Held instances: those that other code may fit.
+CREATE INDEX instances_held ON instances (lane, held_by, priority, since) WHERE status = 'held';
 -- Promotion: the rows that a bucket lets go, in order.
 CREATE INDEX instances_blocked ON instances (blocked_on, priority, since) WHERE blocked_on IS NOT NULL;
 -- Reclaim: the instances of a dead worker.

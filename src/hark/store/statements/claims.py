@@ -44,6 +44,45 @@ claimable_queues = Sql(
     """
 )
 
+# V3: the groups of held instances: lanes, each with the fingerprints of the codes that do not fit. A step through the
+# index finds the next group, whatever the number of instances.
+held_groups = Sql(
+    """
+    WITH RECURSIVE found (lane, held_by) AS (
+        SELECT i.lane, i.held_by FROM instances i
+        WHERE i.id = (SELECT n.id FROM instances n WHERE n.status = 'held' ORDER BY n.lane, n.held_by LIMIT 1)
+        UNION ALL
+        SELECT i.lane, i.held_by FROM found f CROSS JOIN instances i
+        WHERE i.id = coalesce(
+            (SELECT n.id FROM instances n WHERE n.status = 'held' AND n.lane = f.lane AND n.held_by > f.held_by
+                ORDER BY n.lane, n.held_by LIMIT 1),
+            (SELECT n.id FROM instances n WHERE n.status = 'held' AND n.lane > f.lane
+                ORDER BY n.lane, n.held_by LIMIT 1)))
+    SELECT lane, held_by FROM found
+    """
+)
+
+# V3: held instances of these groups, the most urgent first, with the codes that do not fit. SKIP LOCKED, as in every
+# claim.
+claimable_held = Sql(
+    """
+    SELECT c.id, r.held_by FROM {rows: lane text, held_by text}
+    CROSS JOIN LATERAL (
+        SELECT i.id, i.priority, i.since FROM instances i
+        WHERE i.status = 'held' AND i.lane = r.lane AND i.held_by = r.held_by AND i.queue IN :queues[text]
+        ORDER BY i.priority, i.since LIMIT :most::bigint FOR NO KEY UPDATE SKIP LOCKED) c
+    ORDER BY c.priority, c.since
+    """,
+    sqlite="""
+    SELECT c.id, r.held_by FROM {rows: lane text, held_by text}
+    CROSS JOIN instances c ON c.rowid IN (
+        SELECT i.rowid FROM instances i INDEXED BY instances_held
+        WHERE i.status = 'held' AND i.lane = r.lane AND i.held_by = r.held_by AND i.queue IN :queues[text]
+        ORDER BY i.priority, i.since LIMIT :most)
+    ORDER BY c.priority, c.since
+    """,
+)
+
 _CLAIMED = ", ".join(CLAIM_COLUMNS)
 _CLAIMED_OF_I = "i." + ", i.".join(CLAIM_COLUMNS)
 _CLAIM = """UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = epoch + 1, due_at = NULL,

@@ -8,7 +8,7 @@ from hark.store.sql import Sql
 # Touches no indexed column, so that the update of a running row stays HOT. The events are written by the same
 # statement: this is the hottest one, and its lists are sent once.
 _ADVANCE = """UPDATE instances AS i SET step = r.step, state = r.state, attempt = 0, crashes = 0,
-        epoch = i.epoch + 1, rate_limit = NULL, weight = 1, updated_at = :now::bigint
+        has_run = true, epoch = i.epoch + 1, rate_limit = NULL, weight = 1, updated_at = :now::bigint
     FROM {rows: id text, epoch bigint, step text, state text}
     WHERE i.id = r.id AND i.epoch = r.epoch"""
 _ADVANCED = """INSERT INTO events (tx, instance_id, type, step, at)
@@ -48,7 +48,7 @@ advance_all = Sql(
 requeue = Sql(
     """
     UPDATE instances AS i SET status = 'runnable', step = r.step, state = r.state, attempt = r.attempt, crashes = 0,
-        epoch = i.epoch + 1, since = :position::bigint, due_at = r.due_at, lease_owner = NULL,
+        has_run = true, epoch = i.epoch + 1, since = :position::bigint, due_at = r.due_at, lease_owner = NULL,
         concurrency_key = r.concurrency_key, rate_limit = r.rate_limit, weight = r.weight, visit = i.visit + r.anew,
         updated_at = :now::bigint
     FROM {rows: id text, epoch bigint, step text, state text, attempt integer, due_at bigint, concurrency_key text,
@@ -62,8 +62,8 @@ requeue = Sql(
 park = Sql(
     """
     UPDATE instances AS i SET status = r.status, step = r.step, state = r.state, attempt = 0, crashes = 0,
-        epoch = i.epoch + 1, since = :position::bigint, due_at = r.due_at, lease_owner = NULL, rate_limit = NULL,
-        weight = 1, updated_at = :now::bigint
+        has_run = true, epoch = i.epoch + 1, since = :position::bigint, due_at = r.due_at, lease_owner = NULL,
+        rate_limit = NULL, weight = 1, updated_at = :now::bigint
     FROM {rows: id text, epoch bigint, status text, step text, state text, due_at bigint}
     WHERE i.id = r.id AND i.epoch = r.epoch
     """,
@@ -106,7 +106,7 @@ set_progress = Sql(
 # M5: a stopping worker returns its claims: this counts neither as an attempt nor as a crash. Under lock.
 hand_back = Sql(
     """
-    UPDATE instances AS i SET status = 'runnable', lease_owner = NULL, epoch = i.epoch + 1,
+    UPDATE instances AS i SET status = 'runnable', has_run = true, lease_owner = NULL, epoch = i.epoch + 1,
         updated_at = :now::bigint
     FROM {rows: id text, epoch bigint}
     WHERE i.id = r.id AND i.epoch = r.epoch
@@ -116,8 +116,8 @@ hand_back = Sql(
 # M5: a lost lease adds one to `attempt` and to `crashes`. Under lock.
 reclaim = Sql(
     """
-    UPDATE instances SET status = 'runnable', lease_owner = NULL, epoch = epoch + 1, attempt = attempt + 1,
-        crashes = crashes + 1, updated_at = :now::bigint
+    UPDATE instances SET status = 'runnable', has_run = true, lease_owner = NULL, epoch = epoch + 1,
+        attempt = attempt + 1, crashes = crashes + 1, updated_at = :now::bigint
     WHERE id IN :ids[text]
     """
 )
@@ -125,7 +125,7 @@ reclaim = Sql(
 # X8, M5: end an instance that was cancelled or quarantined, not by its own outcome. Under lock.
 end = Sql(
     """
-    UPDATE instances AS i SET status = r.status, error = r.error, lease_owner = NULL, blocked_on = NULL,
+    UPDATE instances AS i SET status = r.status, held_by = NULL, error = r.error, lease_owner = NULL, blocked_on = NULL,
         due_at = NULL, epoch = i.epoch + 1, counted = true, holds_key = (i.holds_key AND i.scope = 'forever'),
         cancel_reason = CASE WHEN r.status = 'failed' THEN i.cancel_reason END, updated_at = :now::bigint,
         finished_at = :now::bigint
@@ -137,12 +137,36 @@ end = Sql(
 # of a step in flight is refused. The limits of the interrupted step do not apply to the undo. Under lock.
 begin_undo = Sql(
     """
-    UPDATE instances AS i SET status = 'runnable', step = r.step, cancel_reason = r.reason, attempt = 0,
+    UPDATE instances AS i SET status = 'runnable', held_by = NULL, step = r.step, cancel_reason = r.reason, attempt = 0,
         crashes = 0, epoch = i.epoch + 1, since = :position::bigint, due_at = NULL, blocked_on = NULL,
         lease_owner = NULL, rate_limit = NULL, weight = 1, updated_at = :now::bigint
     FROM {rows: id text, step text, reason text} WHERE i.id = r.id
     """
 )
+
+# V3: keep an instance whose code does not fit, with its inbox, its waits and its key, until other code is registered.
+# Under lock.
+hold = Sql(
+    """
+    UPDATE instances AS i SET status = 'held', held_by = r.held_by, error = r.error, traceback = r.traceback,
+        due_at = r.due_at, epoch = i.epoch + 1, lease_owner = NULL, since = :position::bigint, updated_at = :now::bigint
+    FROM {rows: id text, epoch bigint, held_by text, error text, traceback text, due_at bigint}
+    WHERE i.id = r.id AND i.epoch = r.epoch
+    """,
+    joinable=True,
+)
+
+# V3: held instances are runnable again: other code tries them, or an operator asked for it. Under lock.
+release = Sql(
+    """
+    UPDATE instances SET status = 'runnable', held_by = NULL, error = NULL, traceback = NULL, due_at = NULL,
+        epoch = epoch + 1, since = :position::bigint, updated_at = :now::bigint
+    WHERE id IN :ids[text]
+    """
+)
+
+# V3: deadlines pass while an instance is held; this is the next one. Under lock.
+set_due = Sql("UPDATE instances AS i SET due_at = r.due_at FROM {rows: id text, due_at bigint} WHERE i.id = r.id")
 
 # X8: a function has something to undo from now on, or nothing any more. Under lock.
 set_on_cancel = Sql(
@@ -156,8 +180,8 @@ set_on_cancel = Sql(
 # only for a process that called it, which waits for each end (B10). Under lock.
 retry_instances = Sql(
     """
-    UPDATE instances SET status = 'runnable', error = NULL, traceback = NULL, attempt = 0, crashes = 0,
-        epoch = epoch + 1, since = :position::bigint, due_at = NULL, finished_at = NULL,
+    UPDATE instances SET status = 'runnable', has_run = true, error = NULL, traceback = NULL, attempt = 0,
+        crashes = 0, epoch = epoch + 1, since = :position::bigint, due_at = NULL, finished_at = NULL,
         holds_key = (correlation_key IS NOT NULL), updated_at = :now::bigint,
         counted = (counted AND coalesce(parent_wait <> parent_id || '~0', true))
     WHERE id IN :ids[text]
@@ -167,7 +191,8 @@ retry_instances = Sql(
 # A parent runs a child again: from its first attempt, and its next end counts again. Under lock.
 run_children_again = Sql(
     """
-    UPDATE instances AS i SET status = 'runnable', step = coalesce(r.step, i.step), state = coalesce(r.state, i.state),
+    UPDATE instances AS i SET status = 'runnable', held_by = NULL, step = coalesce(r.step, i.step),
+        state = coalesce(r.state, i.state),
         lane = coalesce(r.lane, i.lane), queue = coalesce(r.queue, i.queue),
         parent_wait = coalesce(r.parent_wait, i.parent_wait), counted = false, result = NULL, error = NULL,
         traceback = NULL, progress = NULL, attempt = 0, crashes = 0, epoch = i.epoch + 1, since = :position::bigint,

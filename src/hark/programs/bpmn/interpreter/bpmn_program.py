@@ -13,6 +13,7 @@ class BpmnProgram:
     """The interpreter of processes. The process to run is in the store: `claim.definition` and `claim.version`."""
 
     traits = TASK_TRAITS
+    code = None  # that of Hark
 
     async def run(self, claim: Claim, services: BpmnServices) -> Decision:
         return await run_bpmn(claim, services)

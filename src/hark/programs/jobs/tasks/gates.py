@@ -144,6 +144,7 @@ class GateProgram:
         self.name = name
         self.gate = gate
         self.traits: Traits = TASK_TRAITS
+        self.code = gate
 
     async def run(self, claim: Claim, services: JobServices) -> Decision:
         graph = await services.job_graph(claim.definition, claim.version)

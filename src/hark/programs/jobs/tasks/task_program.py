@@ -35,6 +35,7 @@ class TaskProgram:
         self.name = name
         self.handler = handler
         self.traits = TASK_TRAITS
+        self.code = handler
         self._is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
             getattr(handler, "__call__", None)  # noqa: B004 - an object whose __call__ is `async def`
         )
