@@ -31,7 +31,8 @@ class _Info(msgspec.Struct, omit_defaults=True):
 
 
 @cache
-def _version() -> str:
+def hark_version() -> str:
+    """The version of this installation of Hark."""
     from importlib import metadata  # takes longer to import than all of the engine needs
 
     return metadata.version("hark")
@@ -40,7 +41,7 @@ def _version() -> str:
 def describe_worker(queues: dict[str, int], free: dict[str, int], lease: float) -> str:
     """The information that the worker of this process records: its place, slots and free slots, and the seconds of its
     lease."""
-    info = _Info(socket.gethostname(), os.getpid(), _version(), queues, free, lease)
+    info = _Info(socket.gethostname(), os.getpid(), hark_version(), queues, free, lease)
     return msgspec.json.encode(info).decode()
 
 

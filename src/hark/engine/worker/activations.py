@@ -181,7 +181,7 @@ class Activations:
         if claim.span is not None and self._services.tracing is not None:
             self._services.tracing.decided(claim, decision)
         if isinstance(decision.move, Hold):
-            decision.move.fingerprint = self._registry.fingerprints().get(claim.lane, "")
+            decision.move.fingerprint = self._registry.fingerprints()[claim.lane]
         if decision.move.ends_step:
             self.tally["steps"] = self.tally.get("steps", 0) + 1
             self.tally[decision.label] = self.tally.get(decision.label, 0) + 1

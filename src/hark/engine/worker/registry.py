@@ -15,6 +15,7 @@ from hark.model.decisions import Decision
 from hark.model.errors import InvalidDefinition
 from hark.model.lanes import code_lane
 from hark.programs.services import FunctionServices, InputCodec
+from hark.views.worker_info import hark_version
 
 
 class LaneProgram(Protocol):
@@ -61,7 +62,7 @@ class Registry:
         self._programs: dict[tuple[str, int], Program] = {}
         self._by_lane: dict[str, LaneProgram] = {}
         self._lanes: dict[str, Traits] = {}
-        self._fingerprints: dict[str, str] = {}
+        self._fingerprints: tuple[dict[str, LaneProgram], dict[str, str]] = ({}, {})  # of these programs
         self._queues: frozenset[str] = frozenset({"default"})
 
     def add(self, program: Program) -> bool:
@@ -106,8 +107,6 @@ class Registry:
 
     def _add_lane(self, lane: str, program: LaneProgram) -> None:
         self._by_lane = {**self._by_lane, lane: program}
-        if program.code is not None:
-            self._fingerprints = {**self._fingerprints, lane: fingerprint(program.code)}
         self._lanes = {**self._lanes, lane: program.traits}
         self._changed()
 
@@ -138,8 +137,14 @@ class Registry:
         return self._queues
 
     def fingerprints(self) -> dict[str, str]:
-        """The fingerprint of the code of each lane, without the lanes of Hark itself."""
-        return self._fingerprints
+        """The fingerprint of the code of each lane; of what Hark itself runs, its version."""
+        programs, found = self._fingerprints
+        if programs is not self._by_lane:
+            programs = self._by_lane
+            codes = {lane: program.code for lane, program in programs.items()}
+            found = {lane: hark_version() if code is None else fingerprint(code) for lane, code in codes.items()}
+            self._fingerprints = programs, found
+        return found
 
     def lanes(self) -> dict[str, Traits]:
         """The lanes that this process can run, each with its traits."""
