@@ -52,6 +52,7 @@ from hark.store.sqlite import SqliteStore
 from tests.support.model import Model
 from tests.support.stores import Store
 from tests.support.turns import (
+    DEFINITION,
     REGISTER,
     TABLES,
     Content,
@@ -60,6 +61,7 @@ from tests.support.turns import (
     audit,
     capacity,
     done,
+    hold,
     new,
     on,
     park,
@@ -188,7 +190,7 @@ class Kernel(RuleBasedStateMachine):
         return [(id, wait.kind, wait.name) for id, wait in waits if wait.name is not None]
 
     def disturb(self, dice: Dice) -> None:
-        failed = [inst.id for inst in self.model.all.values() if inst.status == "failed"]
+        failed = [inst.id for inst in self.model.all.values() if inst.status in ("failed", "held")]
         kinds = ["cancel", "reclaim", *["hand back"] * bool(self.claims), *["retry"] * (1 + 2 * bool(failed))]
         match dice.pick(kinds, "kind"):
             case "cancel":
@@ -203,7 +205,7 @@ class Kernel(RuleBasedStateMachine):
 
     def outcome(self, dice: Dice) -> None:
         claim, effects = self._claim(dice), self._effects(dice)
-        kinds = ["next", "next", "undoable", "undoable", "limited", "rekeyed", "retry", "done", "stop"]
+        kinds = ["next", "next", "undoable", "undoable", "limited", "rekeyed", "retry", "done", "stop", "hold"]
         match dice.pick(kinds, "outcome"):
             case "next":
                 self.queue.append(advance(claim, *effects))
@@ -219,6 +221,8 @@ class Kernel(RuleBasedStateMachine):
                 self.queue.append(done(claim, *effects))
             case "stop":
                 self.queue.append(stop(claim, *effects))
+            case "hold":  # the code of each worker has its name as its fingerprint
+                self.queue.append(hold(claim, dice.pick(_WORKERS, "code")))
 
     def park(self, dice: Dice) -> None:
         """Park on any number of waits of every kind; waits without an answer may stay armed."""
@@ -280,6 +284,11 @@ class Kernel(RuleBasedStateMachine):
                 _assert_answer(request, expected[request])
         for commit in [r for r in requests if isinstance(r, Commit) and not r.fenced]:
             self._committed(commit, turn)
+        if sweep and room:
+            for id, inst in self.model.all.items():
+                if inst.status == "held" and content.instances[id].status != "held":
+                    assert worker not in inst.held_by, f"{worker} tried {id} again"
+                    inst.release()
         for claim in turn.claims:
             self._claimed(claim, worker, content)
         self._compare(content)
@@ -288,7 +297,7 @@ class Kernel(RuleBasedStateMachine):
     async def _run(
         self, requests: list[Request], worker: str | None, room: int, sweep: bool, in_one_call: bool
     ) -> tuple[TurnResult, Content]:
-        free = capacity(worker, room) if worker else None
+        free = capacity(worker, room, codes={f"{DEFINITION}@1": worker}, try_held=sweep) if worker else None
         found = None
         if in_one_call and free is not None:
             free.backlog = not requests  # as the clerk, if no rows wait
@@ -365,7 +374,7 @@ class Kernel(RuleBasedStateMachine):
             self.clock.advance(11 * SECOND)
             self._turn("w1", 3, sweep=True)
             self.queue = [done(claim) for claim in self.claims.values()]
-            if not self.queue and all(inst.status in TERMINAL | PARKED for inst in self.model.all.values()):
+            if not self.queue and all(inst.status in TERMINAL | PARKED | {"held"} for inst in self.model.all.values()):
                 return
         raise AssertionError([inst for inst in self.model.all.values() if inst.status == "runnable"])
 

@@ -12,6 +12,7 @@ from hark import (
     Conflict,
     Done,
     Duplicate,
+    Hark,
     InstanceHeld,
     Machine,
     Next,
@@ -448,3 +449,19 @@ async def test_v3_held_instances_are_listed_and_other_work_is_done_first(store: 
         await held(app, order.id)
         assert (await app.get(noted.id)).result == "done"
         assert [one.id for one in await app.list(status="held")] == [order.id]
+
+
+async def test_v3_a_worker_whose_code_fits_takes_what_another_one_holds(store: Store) -> None:
+    """In a rolling deploy both codes run at once: the one that fits was registered before the other one held it."""
+    options = {**store.options, "lease": 0.6}
+    async with Hark(store.url, **options) as first, Hark(store.url, **options) as second:
+        first.register(old)
+        second.register(new)
+        async with first.worker():
+            order = await first.start(old, {"item": "x"})
+            await order.wait_for("awaiting_signal", timeout=30)
+        async with second.worker():
+            await first.signal(order.id, "paid", 5)
+            await order.wait_for("held", timeout=30)
+            async with first.worker():
+                assert await order.result(timeout=30) == "x 5"

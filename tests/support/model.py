@@ -22,7 +22,7 @@ from hark.kernel.requests import (
     StartInstances,
 )
 from hark.model.activation import Claim
-from hark.model.decisions import Advance, Arm, Finish, NewInstance, Park, Redo, SendBroadcast, SendSignal
+from hark.model.decisions import Advance, Arm, Finish, Hold, NewInstance, Park, Redo, SendBroadcast, SendSignal
 from hark.model.values import PARKED, TERMINAL
 
 Letter = tuple[str, str, str, str | None]  # kind, name, payload, the wait it answers
@@ -58,6 +58,7 @@ class Instance:
     counted: bool = False
     undoable: bool = False
     undoing: bool = False
+    held_by: frozenset[str] = frozenset()  # while it is held, and while it is claimed after that
     inbox: list[Letter] = field(default_factory=list)
     waits: dict[str, Wait] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
@@ -84,9 +85,14 @@ class Instance:
     def sleep(self) -> None:
         joins = any(wait.kind == "children" for wait in self.waits.values())
         self.status = "awaiting_children" if joins else "awaiting_signal"
-        self.due = min(
-            (w.deadline for w in self.waits.values() if w.deadline is not None and not w.fired), default=None
-        )
+        self.due = self.next_deadline()
+
+    def next_deadline(self) -> int | None:
+        return min((w.deadline for w in self.waits.values() if w.deadline is not None and not w.fired), default=None)
+
+    def release(self) -> None:
+        """Held no more: it runs again."""
+        self.status, self.due = "runnable", None
 
 
 class Model:
@@ -199,6 +205,9 @@ class Model:
         if id is None:
             return "NotFound"
         inst = self.all[id]
+        if inst.status == "held":
+            inst.release()
+            return id
         if inst.status != "failed":
             return "Conflict"
         if inst.key is not None and any(i.live and i.key == inst.key for i in self.all.values()):
@@ -315,6 +324,11 @@ class Model:
                     past = self._park(inst, commit, stillborn, now) or past
                 case Finish():
                     inst.attempt = inst.crashes = 0
+                case Hold():
+                    inst.status, inst.owner, inst.due = "held", None, inst.next_deadline()
+                    tried = (commit.claim.held_by or "").split(",") if commit.claim.held_by else []
+                    inst.held_by = frozenset([*tried, move.fingerprint])
+                    past = past or (inst.due is not None and inst.due <= now)
         return past
 
     def _park(self, inst: Instance, commit: Commit, stillborn: dict[str, int], now: int) -> bool:
@@ -352,13 +366,15 @@ class Model:
         for inst in self.all.values():
             if inst.due is None or inst.due > now:
                 continue
-            if not inst.parked:
+            if not inst.parked and inst.status != "held":
                 inst.due = None
                 continue
             over = [w for w in inst.waits.values() if w.deadline is not None and w.deadline <= now and not w.fired]
             for wait in over:
                 wait.fired = True
             inst.post("timer", "", "null", min(wait.id for wait in over))
+            if inst.status == "held":
+                inst.due = inst.next_deadline()
 
 
 def _letters(claim: Claim, seqs: tuple[int, ...]) -> set[Letter]:

@@ -60,7 +60,7 @@ _MATTER = {
     "retire", "expired", "idle_buckets", "record_definitions", "newest_definitions", "deploy_definitions",
     "set_undeployed", "commit", "lock_free", "run_waits", "due_triggers", "triggers_by_id", "lock_triggers",
     "lock_due_triggers", "save_triggers", "release_triggers", "kept_messages", "seen_messages", "triggers_by_event",
-    "insert_messages", "forget_expired_messages", "call_turn",
+    "insert_messages", "forget_expired_messages", "call_turn", "held_groups", "claimable_held",
 }  # fmt: skip
 _TABLES = ("instances", "inbox", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
            "tombstones", "misses", "triggers", "messages")  # fmt: skip

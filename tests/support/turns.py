@@ -15,7 +15,7 @@ from hark.kernel.limits import Limits
 from hark.kernel.requests import Capacity, Commit, DefinitionRow, Register, Request
 from hark.kernel.rules import Rules
 from hark.model.activation import Claim, Traits
-from hark.model.decisions import Advance, Arm, Decision, Effect, Finish, NewAwakeable, NewInstance, Park, Redo
+from hark.model.decisions import Advance, Arm, Decision, Effect, Finish, Hold, NewAwakeable, NewInstance, Park, Redo
 from hark.model.values import PARKED, TERMINAL, Rate
 from hark.store.sql import Sql
 
@@ -81,7 +81,7 @@ def _served(claim: Claim) -> tuple[int, ...]:
 
 
 def _commit(claim: Claim, label: str, move: Any, consume: Iterable[int], effects: Sequence[Effect]) -> Commit:
-    step = claim.step if label in ("retry", "done", "stop") else f"after-{label}"
+    step = claim.step if label in ("retry", "done", "stop", "held") else f"after-{label}"
     decision = Decision(label, step, claim.state, move, tuple(consume), handed(claim), list(effects))
     return Commit(claim=claim, decision=decision)
 
@@ -124,6 +124,11 @@ def stop(claim: Claim, *effects: Effect) -> Commit:
     return _commit(claim, "stop", Finish("failed", error="stopped"), (), effects)
 
 
+def hold(claim: Claim, code: str = "code") -> Commit:
+    """The code with this fingerprint does not fit."""
+    return _commit(claim, "held", Hold("does not fit", None, "{}", code), (), ())
+
+
 def on(name: str, kind: Any = "signal", **options: Any) -> Arm:
     return Arm(kind, next(_wait_ids), name=name, **options)
 
@@ -144,7 +149,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "instances": (
         "id", "status", "step", "attempt", "crashes", "due_at", "blocked_on", "lease_owner", "epoch", "has_inbox_rows",
         "concurrency_key", "rate_limit", "correlation_key", "scope", "holds_key", "parent_id", "parent_wait", "counted",
-        "on_cancel", "cancel_reason",
+        "on_cancel", "cancel_reason", "held_by",
     ),
     "inbox": ("seq", "instance_id", "kind", "name", "wait_id", "dedup_key", "consumed_at"),
     "waits": (
@@ -199,6 +204,9 @@ def audit(content: Content, given: Rules, seen: Collection[int] = ()) -> None:
         assert row.has_inbox_rows or not inbox, f"an inbox that will never be read: {row} {inbox}"
         if row.status in TERMINAL:
             _audit_terminal(content, row, waits)
+        assert (row.status == "held") == (row.held_by is not None), f"held: {row}"
+        if row.status == "held":
+            _audit_due(row, waits)
         if row.status in PARKED:
             _audit_parked(row, waits, [s for s in inbox if s.seq not in seen])
     _audit_keys(content)
@@ -225,8 +233,7 @@ def _audit_parked(row: Row, waits: list[Any], unseen: list[Any]) -> None:
             by_name = (wait.kind, wait.name, wait.key) == (signal.kind, signal.name, None)
             fits = wait.id == signal.wait_id if signal.wait_id else by_name
             assert not fits, f"a lost wake-up: {row} {wait} {signal}"
-    deadlines = [w.deadline for w in waits if w.deadline is not None and w.fired_at is None]
-    assert row.due_at == min(deadlines, default=None), f"due: {row} {waits}"
+    _audit_due(row, waits)
     wanted = "awaiting_children" if any(w.kind == "children" for w in waits) else "awaiting_signal"
     # A process keeps one wait for all its children, also while it has none (`Park.has_children`).
     has_none = row.status == "awaiting_signal" and all(w.answers_each for w in waits if w.kind == "children")
@@ -235,6 +242,12 @@ def _audit_parked(row: Row, waits: list[Any], unseen: list[Any]) -> None:
         assert wait.remaining is None or wait.remaining > 0 or wait.answers_each, (
             f"all children ended and the parent is still parked: {row} {wait}"
         )
+
+
+def _audit_due(row: Row, waits: list[Any]) -> None:
+    """Invariant 10: no deadline is forgotten."""
+    deadlines = [w.deadline for w in waits if w.deadline is not None and w.fired_at is None]
+    assert row.due_at == min(deadlines, default=None), f"due: {row} {waits}"
 
 
 def _audit_runs(content: Content) -> None:
