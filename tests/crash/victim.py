@@ -29,6 +29,7 @@ from hark.store.sqlite import SqliteStore, SqliteTx
 from tests.crash.bpmn_errand import BpmnErrand
 from tests.crash.errand import Errand
 from tests.crash.function_errand import FunctionErrand
+from tests.crash.held_errand import HeldErrand
 from tests.crash.job_errand import JobErrand
 from tests.crash.undo_errand import UndoErrand
 from tests.support.inspect import name_of, query
@@ -38,6 +39,7 @@ ERRANDS: dict[str, type[Errand]] = {
     "machines": Errand,
     "functions": FunctionErrand,
     "undo": UndoErrand,
+    "held": HeldErrand,
     "jobs": JobErrand,
     "processes": BpmnErrand,
 }
