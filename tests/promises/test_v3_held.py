@@ -21,7 +21,7 @@ from hark import (
     workflow,
 )
 from hark.testing import Harness
-from tests.support.harness import drained, harness
+from tests.support.harness import drained, harness, held
 from tests.support.stores import Store
 
 
@@ -48,15 +48,6 @@ async def shorter(ctx: Any, item: str) -> str:
 @workflow(name="order")
 async def needs_more(ctx: Any, item: str, requester: str) -> str:
     return item
-
-
-async def held(app: Harness, target: str) -> Any:
-    """Drain, and return the instance, which is held by that."""
-    with pytest.raises(InstanceHeld) as caught:
-        await app.drain()
-    found = await app.get(target)
-    assert (found.status, found.error) == ("held", caught.value.error)
-    return found
 
 
 async def event_of(app: Harness, id: str) -> dict[str, Any]:

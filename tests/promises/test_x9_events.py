@@ -28,7 +28,7 @@ from hark import (
 from hark.model.log import FIELDS
 from hark.testing import Harness
 from tests.promises.support_machines import Fuse, harness, kill_a_worker
-from tests.support.harness import drained, parked
+from tests.support.harness import drained, held, parked
 from tests.support.stores import Store
 
 
@@ -453,10 +453,10 @@ async def test_x9_a_function_that_diverged_says_so(store: Store) -> None:
         clock = app.clock.now
     async with harness(store, after) as app:
         app.clock.now = clock
-        await drained(app, app.advance(2))
-        [stop] = await events(app, id, "stop")
-    assert stop.data["type"] == "NonDeterministic"
-    assert "diverged" in stop.data["message"]
+        await app.advance(2)
+        await held(app, id)
+        [event] = await events(app, id, "held")
+    assert "diverged" in event.data["cause"]
 
 
 async def test_x9_a_failed_attempt_beside_others_is_an_event_too(store: Store) -> None:

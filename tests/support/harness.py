@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from hark import Handle
+import pytest
+
+from hark import Handle, Instance, InstanceHeld
 from hark.testing import Harness
 from tests.support.stores import Store
 
@@ -20,6 +22,15 @@ async def drained(app: Harness, call: Awaitable[T]) -> T:
     answer = await call
     await app.drain()
     return answer
+
+
+async def held(app: Harness, target: str) -> Instance:
+    """Run everything that can run, and return the instance, which is held by that."""
+    with pytest.raises(InstanceHeld) as caught:
+        await app.drain()
+    found = await app.get(target)
+    assert (found.status, found.error) == ("held", caught.value.error)
+    return found
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import msgspec
 from hark.model.activation import Claim
 from hark.model.decisions import Decision, Hold
 from hark.model.errors import NonDeterministic
-from hark.model.failures import storable, traceback_of
+from hark.model.failures import failure_of, storable, traceback_of
 
 ADVICE: Final = (
     "It is held and loses nothing: it goes on by itself when a worker registers code that fits, or with a retry. Give "
@@ -24,4 +24,4 @@ def hold(claim: Claim, error: NonDeterministic) -> Decision:
     details = {name: storable(part) if isinstance(part, str) else part for name, part in known.items()}
     text = msgspec.json.encode({"cause": storable(error.cause), **details}).decode()
     traceback = None if error.__cause__ is None else traceback_of(error.__cause__)
-    return Decision("held", claim.step, claim.state, Hold(storable(str(error)), traceback, text))
+    return Decision("held", claim.step, claim.state, Hold(failure_of(error).text, traceback, text))

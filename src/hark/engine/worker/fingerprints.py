@@ -1,6 +1,7 @@
 """Fingerprints: identify the code of a definition, a handler or a gate (V8).
 
-A fingerprint covers the code of the module in which it is defined, its own code, and the plain values that it captures.
+A fingerprint covers the code of the module in which it is defined, its own code, and the values that it captures: plain
+ones, functions, and types such as that of the state of a machine.
 It does not cover comments, docstrings, blank lines, line numbers, the path of the file or the name of the module, nor
 code that is imported from other modules. Without a source file, as in a REPL, the compiled code of the function or the
 class is compared instead.
@@ -100,8 +101,15 @@ class _WithoutDocstrings(ast.NodeTransformer):
 
 
 def _add_captured(digest: Any, code: FunctionType | type) -> None:
-    """Add the defaults and the plain values of the closure of a function."""
-    if not isinstance(code, FunctionType):
+    """Add the values that the code refers to and that are not in its text: the defaults and the closure of a function,
+    the attributes of a class, such as the type of the state of a machine."""
+    if isinstance(code, type):
+        for name, value in sorted(vars(code).items()):
+            function = inspect.unwrap(value) if callable(value) else value
+            if isinstance(function, FunctionType):
+                _add_captured(digest, function)
+            elif not name.startswith("__"):
+                _add_value(digest, value, code)
         return
     values: list[Any] = [*(code.__defaults__ or ()), *sorted((code.__kwdefaults__ or {}).items())]
     for cell in code.__closure__ or ():
@@ -110,10 +118,22 @@ def _add_captured(digest: Any, code: FunctionType | type) -> None:
         except ValueError:  # not filled yet: a function that refers to itself
             continue
     for value in values:
-        if isinstance(value, FunctionType):
-            _add_code(digest, value.__code__)
-        elif isinstance(value, (*_PLAIN, tuple)):
-            digest.update(repr(value).encode(errors="backslashreplace"))
+        _add_value(digest, value, code)
+
+
+def _add_value(digest: Any, value: Any, owner: FunctionType | type) -> None:
+    if isinstance(value, FunctionType):
+        _add_code(digest, value.__code__)
+    elif isinstance(value, type) and not value.__qualname__.startswith(f"{owner.__qualname__}."):
+        source = _source(value.__module__)
+        own = source.find(value) if source is not None else None
+        digest.update(value.__qualname__.encode() if own is None else _dump(own))
+        digest.update(repr(sorted(map(str, inspect.get_annotations(value).items()))).encode())
+    elif isinstance(value, _PLAIN):
+        digest.update(repr(value).encode(errors="backslashreplace"))
+    elif isinstance(value, tuple):  # not its repr, which may have the address of an object
+        for item in value:
+            _add_value(digest, item, owner)
 
 
 def _add_compiled(digest: Any, code: FunctionType | type) -> None:
