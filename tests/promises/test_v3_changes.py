@@ -319,7 +319,7 @@ MACHINES: dict[str, tuple[type[Machine], bool]] = {
     "Change what a step does, add steps, or change what it waits for next": (OtherSteps, True),
     "Add a field with a default": (MoreFields, True),
     "Remove a field": (FewerFields, True),
-    "Rename the method of a step that keeps its name: `@step(\"ship\")`": (KeptName, True),
+    'Rename the method of a step that keeps its name: `@step("ship")`': (KeptName, True),
     "Rename or remove a step that an instance is about to run": (RenamedStep, False),
     "Add a field without a default": (RequiredField, False),
     "Change the type of a field": (OtherType, False),

@@ -63,7 +63,9 @@ async def write(tx: Tx, commits: Sequence[Commit]) -> None:
         elif decision.cut_from is not None:
             cuts.append((claim.id, visit, decision.cut_from))
         for line in decision.journal:
-            lines.append((claim.id, visit, line.seq, line.entry, line.kind, line.name, line.value, line.error))
+            lines.append(
+                (claim.id, visit, line.seq, line.entry, line.kind, line.name, line.value, line.error, line.attempts)
+            )
     if cuts:
         await tx.fetch(sql.cut_journal, cuts)
     if lines:

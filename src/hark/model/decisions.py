@@ -297,6 +297,7 @@ class JournalLine(Struct, gc=False):
     value: str | None = None
     error: str | None = None
     effect: Effect | None = None
+    attempts: int = 1  # of a run: how often it was called
 
 
 class FailedAttempt(Struct, gc=False):

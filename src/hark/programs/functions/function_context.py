@@ -326,6 +326,29 @@ class FunctionContext:
         """
         return self._settle("reject", effects.reject(awakeable_id, error, self.id if by is None else by))
 
+    def patched(self, name: str) -> bool:
+        """Guard a change of the code, so that instances of the earlier code continue as they began.
+
+        Each call decides for itself, also in a loop, and the answer is the same in every replay: an answer of True is
+        recorded in the journal. Once `hark check` reports the patch as unneeded, no live instance needs the branch of
+        the earlier code: remove it together with the call.
+
+        Args:
+            name: The name of the change. One name belongs to one call in the code.
+
+        Returns:
+            True if the code comes here for the first time, False if an earlier version has been here before.
+
+        Raises:
+            InvalidInput: The name is empty or over 255 bytes.
+
+        Example:
+            if ctx.patched("check stock"):
+                await ctx.run(check_stock, order)
+            await ctx.run(charge, order)
+        """
+        return self._session.patched(check_name(name, "patch name"))
+
     def _settle(self, verb: str, settle: Settle) -> Promise[None]:
         return self._session.ask(EffectOperation(verb, settle.awakeable, settle))
 

@@ -17,7 +17,8 @@ from hark.programs.functions.operations import Result
 
 Line = JournalRow | JournalLine
 
-KNOWN_WHEN_ASKED = frozenset(("now", "awakeable"))  # their lines are read by entry, not in the order of the journal
+PATCH = "patch"  # `ctx.patched` answered True before the operation of its entry was asked for
+KNOWN_WHEN_ASKED = frozenset(("now", "awakeable", PATCH))  # read by entry, not in the order of the journal
 # Lines that belong to no operation. The texts are stored: a change would break the journals that exist.
 NEW_VISIT = "anew"  # first line after continue_as_new: where the entries of this visit begin
 RETRIED = "retried"  # a retry begins here, with the entry of the line
@@ -25,7 +26,7 @@ FAILED = "failed"  # last line of a failed function; `value` is the seq of the l
 UNDOING = "undoing"  # the function has failed and is being undone; `value` is the error it ends with
 UNDO = "undo"  # the undo of the run at this entry has ended
 UNDONE = "undone"  # last line of a failed function that was undone: a retry begins from the beginning
-MARKERS = frozenset((NEW_VISIT, RETRIED, FAILED, UNDOING, UNDO, UNDONE))
+MARKERS = frozenset((NEW_VISIT, RETRIED, FAILED, UNDOING, UNDO, UNDONE, PATCH))
 _FEW = 20  # lines
 _MAX_CAUSES = 100  # exceptions that were raised from each other
 
@@ -108,6 +109,18 @@ class Journal:
                 return None  # the usual end of a long replay: its runs were read ahead, and needed no dict
             by_entry = self._lines_by_entry()
         return by_entry.get(entry)
+
+    def has_patch(self, entry: int, name: str) -> bool:
+        """Return True if the code that first came to this entry was patched."""
+        return any(
+            line.kind == PATCH and line.entry == entry and line.name == name
+            for lines in (self.lines, self.uncommitted)
+            for line in lines
+        )
+
+    def has_entry_from(self, entry: int) -> bool:
+        """Return True if the lines that are replayed have an operation at this entry or a later one."""
+        return any(other >= entry for other in self._lines_by_entry())
 
     def _lines_by_entry(self) -> dict[int, Line]:
         if self._by_entry is None:

@@ -162,7 +162,9 @@ class Session(Replay):
         attempt, failure = run.attempt, run.failure
         retried = failure is not None and plan_retry(run)
         if not retried:
-            self._resolved_by_commit.append((self._journal.write("run", run.entry, run.name, result), run))
+            line = self._journal.write("run", run.entry, run.name, result)
+            line.attempts = attempt + 1
+            self._resolved_by_commit.append((line, run))
         if failure is not None:
             run.failure = None
             retries = 0 if run.policy is None else run.policy.limit

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import cached_property
 from random import Random
 from sys import _getframe
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hark.model import json
@@ -21,7 +21,7 @@ from hark.model.activation import Claim
 from hark.model.errors import InvalidInput, InvalidOutcome, NonDeterministic
 from hark.programs.functions.branches import Branch, Branches, Suspended
 from hark.programs.functions.function_inbox import FunctionInbox
-from hark.programs.functions.function_journal import KNOWN_WHEN_ASKED, MARKERS, RETRIED, Journal, Line
+from hark.programs.functions.function_journal import KNOWN_WHEN_ASKED, MARKERS, PATCH, RETRIED, Journal, Line
 from hark.programs.functions.function_runs import Runs
 from hark.programs.functions.function_waits import waits_by_entry
 from hark.programs.functions.operations import (
@@ -49,6 +49,16 @@ if TYPE_CHECKING:
 _MAX_CALLS_WHILE_CLOSING = 100
 
 
+class Patch:
+    """The calls of `ctx.patched` with one name."""
+
+    __slots__ = ("answered_false", "place")
+
+    def __init__(self, place: tuple[CodeType, int]) -> None:
+        self.place = place  # the code object and the instruction
+        self.answered_false = False
+
+
 class Replay:
     """The code of a function in one activation, and the lines it has received."""
 
@@ -72,6 +82,7 @@ class Replay:
         self._closed = False
         self._is_live = False  # the replay has ended
         self.undoable: dict[int, Run] = {}  # the runs with an undo, by entry
+        self.patches: dict[str, Patch] = {}  # the calls of `ctx.patched`, by name
         self._has_new_undo = False  # the code has an undo for a result that was recorded before
         self._must_undo = claim.cancel_reason is not None or (
             claim.on_cancel is not None and self._journal.undoing is not None
@@ -176,6 +187,36 @@ class Replay:
         """The number of lines of the journal that the code has not received. The watchdog reads it, in another
         thread."""
         return len(self._journal.unread)
+
+    def patched(self, name: str) -> bool:
+        """Answer `ctx.patched`: True if a line says so, or if the code comes to this place for the first time.
+
+        Code has been here before if the journal has a line that it received later, or if it asked for an operation at
+        this entry or a later one. An answer of True takes no entry, so that the call can be removed."""
+        self.check_caller()
+        self._register_pending()
+        caller = _getframe(2)
+        place = caller.f_code, caller.f_lasti
+        if self.patches.setdefault(name, Patch(place)).place != place:
+            self._hold_ambiguous_patch(name, place)
+        journal = self._journal
+        entry = journal.next_entry
+        if journal.has_patch(entry, name):
+            return True
+        if journal.unread or journal.has_entry_from(entry) or any(asked >= entry for asked in self._claimed_waits):
+            self.patches[name].answered_false = True
+            return False
+        journal.write(PATCH, entry, name, ("true", None))
+        return True
+
+    def _hold_ambiguous_patch(self, name: str, place: tuple[CodeType, int]) -> NoReturn:
+        first, second = line_of(self.patches[name].place), line_of(place)
+        text = (
+            f"{self.program.name} calls ctx.patched({name!r}) at two places, {first} and {second}: their answers may "
+            "differ. Keep the answer in a variable, or give the second change a name of its own."
+        )
+        self._misfit = self._misfit or NonDeterministic(text, cause=text, line=second)
+        raise Suspended
 
     def branch(self, coroutine: Coroutine[Any, Any, Any]) -> Branch:
         self.check_caller()

@@ -74,6 +74,7 @@ CREATE TABLE instances (
     counted         integer NOT NULL DEFAULT 0,    -- Its end has been counted, and counts no second time.
     -- Start and cancel
     scheduled_at    bigint,                        -- The tick of the schedule that started it.
+    forked_from     text,                          -- The instance whose journal or state it began with.
     trace           text,                          -- W3C traceparent of the start, if tracing is configured.
     on_cancel       text,                          -- A cancel goes to this step; NULL: it ends at once.
     cancel_reason   text,                          -- A cancel was requested, and its undo has not finished.
@@ -221,6 +222,8 @@ CREATE TABLE journal (
     name        text,                        -- Its name.
     value       text,                        -- JSON: its answer.
     error       text,                        -- JSON: the error that it raised instead.
+    attempts    integer NOT NULL DEFAULT 1,  -- How often a run was called until this result.
+    at          bigint NOT NULL,             -- The time of its commit.
     PRIMARY KEY (instance_id, visit, seq)
 );
 
@@ -256,7 +259,7 @@ CREATE INDEX tags_instance ON tags (instance_id);
 -- Everything that can be started by its name; registered by processes, or deployed from files.
 CREATE TABLE definitions (
     name          text NOT NULL,     -- The name by which instances are started.
-    version       integer NOT NULL,  -- The highest one is started.
+    version       integer NOT NULL,  -- Starts by name choose one (kernel/definitions.py).
     kind          text NOT NULL,     -- The kind of its instances.
     queue         text NOT NULL,     -- The queue of its instances, unless a start names another.
     initial       text NOT NULL,     -- The first step of its instances.
@@ -265,6 +268,9 @@ CREATE TABLE definitions (
     on_cancel     text,              -- The `on_cancel` of a new instance.
     created_at    bigint NOT NULL,   -- The time at which this version was recorded.
     undeployed_at bigint,            -- Since then, no instance can be started by this name.
+    retired_at    bigint,            -- Since then, starts by name choose another version.
+    fingerprints  text,              -- Of the codes that were registered, by commas, the last one last.
+    code_since    bigint,            -- The time at which the last of them was first registered.
     PRIMARY KEY (name, version)
 );
 

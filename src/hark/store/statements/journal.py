@@ -23,9 +23,10 @@ journal_of = Sql(
 # The lines of a commit are in the transaction of its outcome (invariant 1).
 insert_journal = Sql(
     """
-    INSERT INTO journal (instance_id, visit, seq, entry, kind, name, value, error)
-    SELECT r.id, r.visit, r.seq, r.entry, r.kind, r.name, r.value, r.error
-    FROM {rows: id text, visit integer, seq integer, entry integer, kind text, name text, value text, error text}
+    INSERT INTO journal (instance_id, visit, seq, entry, kind, name, value, error, attempts, at)
+    SELECT r.id, r.visit, r.seq, r.entry, r.kind, r.name, r.value, r.error, r.attempts, :now::bigint
+    FROM {rows: id text, visit integer, seq integer, entry integer, kind text, name text, value text, error text,
+        attempts integer}
     """,
     joinable=True,
 )
