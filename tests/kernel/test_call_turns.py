@@ -226,8 +226,8 @@ class Rows:
                 ]
         await self.run(*commits)
         await self.sql(
-            "INSERT INTO journal (instance_id, visit, seq, entry, kind, name, value) "
-            "SELECT 'f-asks', 1, n, n, 'run', 'later', '\"' || n || '\"' FROM generate_series(0, 12) n",
+            "INSERT INTO journal (instance_id, visit, seq, entry, kind, name, value, at) "
+            "SELECT 'f-asks', 1, n, n, 'run', 'later', '\"' || n || '\"', 1 FROM generate_series(0, 12) n",
             "UPDATE instances SET visit = 1 WHERE id = 'f-asks'",
         )
 

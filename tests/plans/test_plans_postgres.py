@@ -251,10 +251,10 @@ def more_rows(size: int) -> list[str]:
     functions = ", ".join(f"'{id}'" for id in FUNCTIONS)
     return [
         f"UPDATE instances SET kind = 'workflow' WHERE id IN ({functions})",
-        "INSERT INTO journal (instance_id, visit, seq, entry, kind) "
-        f"SELECT 'finished-' || n, 0, s, s, 'run' FROM generate_series(1, {size}) n, generate_series(1, 3) s",
-        "INSERT INTO journal (instance_id, visit, seq, entry, kind) "
-        f"SELECT unnest(ARRAY[{functions}]), v, s, s, 'run' FROM generate_series(0, 3) v, generate_series(1, 9) s",
+        "INSERT INTO journal (instance_id, visit, seq, entry, kind, at) "
+        f"SELECT 'finished-' || n, 0, s, s, 'run', 1 FROM generate_series(1, {size}) n, generate_series(1, 3) s",
+        "INSERT INTO journal (instance_id, visit, seq, entry, kind, at) "
+        f"SELECT unnest(ARRAY[{functions}]), v, s, s, 'run', 1 FROM generate_series(0, 3) v, generate_series(1, 9) s",
         f"INSERT INTO awakeables (id, instance_id, place, entry_index, nonce, created_at) VALUES {', '.join(pending)}",
         f"INSERT INTO waits (id, instance_id, place, kind, name, since) VALUES {', '.join(waits)}",
     ]

@@ -168,8 +168,9 @@ class Run(Operation):
                     value = self.value = self.decode(line.value or "null")
                     self.done = True
                     return value
-                except Exception as failure:
-                    ahead.session.cannot_read(self, line.value or "null", failure)
+                except Exception:  # the session reads the line once more, and holds the instance
+                    ahead.unread.appendleft(line)
+                    ahead.pending, self.done = self, False
                     yield self
             else:
                 self.read_line(None, line.error)

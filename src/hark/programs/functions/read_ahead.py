@@ -15,7 +15,7 @@ from sys import _getframe
 from typing import Any, Final
 
 from hark.programs.functions.function_journal import Journal, Line
-from hark.programs.functions.operations import OperationOwner, Run
+from hark.programs.functions.operations import Run
 
 _NO_LINES: Final[deque[Line]] = deque()
 
@@ -24,23 +24,16 @@ class ReadAhead:
     """The next lines of a replay, and the run that is about to receive the first of them.
 
     Attributes:
-        session: The session that replays.
         pending: The run that the code has asked for last, if its line is the next one and the code has done nothing
             else since.
         unread: The lines that the code has not received yet.
         decoders: What reads the results of runs, by function.
     """
 
-    __slots__ = (
-        "_current_thread", "_journal", "_lines", "_thread", "_waits", "decoders", "pending",
-        "session", "unread",
-    )  # fmt: skip
+    __slots__ = ("_current_thread", "_journal", "_lines", "_thread", "_waits", "decoders", "pending", "unread")
 
-    def __init__(
-        self, session: OperationOwner, journal: Journal, waits: Container[int], current_thread: Callable[[], int]
-    ) -> None:
+    def __init__(self, journal: Journal, waits: Container[int], current_thread: Callable[[], int]) -> None:
         """Begin without lines. `waits`: the entries with waits. Operations at these entries are not read ahead."""
-        self.session = session
         self._journal = journal
         self._waits = waits
         self._current_thread = current_thread

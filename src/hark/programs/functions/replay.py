@@ -91,7 +91,7 @@ class Replay:
         self._claimed_waits = (
             waits_by_entry(claim, self._journal.cut_entries()) if claim.waits and not self._must_undo else {}
         )
-        self.read_ahead = ReadAhead(self, self._journal, self._claimed_waits, services.current_thread)
+        self.read_ahead = ReadAhead(self._journal, self._claimed_waits, services.current_thread)
 
     @cached_property
     def random(self) -> Random:

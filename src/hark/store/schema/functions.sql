@@ -17,7 +17,7 @@
 -- {claim}, {i_claim} and {claim_types} are the columns of a claim (model/activation.py, CLAIM_COLUMNS).
 SET client_min_messages = warning;  -- without a notice for each %TYPE
 
-CREATE OR REPLACE FUNCTION call_turn_v1(
+CREATE OR REPLACE FUNCTION call_turn_v2(
     _targets text[], _has_keys boolean, _kinds text[], _names text[], _payloads text[], _dedup_keys text[], _events text[],
     _statuses text[], _answers text[], _errors text[], _answered_by text[], _schemas text[],
     _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer,
