@@ -39,7 +39,7 @@ def found(cli: Cli, code: int) -> dict[str, tuple[str, str]]:
 def test_d4_an_empty_store_has_no_errors(cli: Cli) -> None:
     result = cli("doctor")
     assert result.code == 0
-    assert [line.split()[0] for line in result.out.splitlines()] == ["ok"] * 4 + ["warning"] + ["ok"] * 6
+    assert [line.split()[0] for line in result.out.splitlines()] == ["ok"] * 4 + ["warning"] + ["ok"] * 8
     assert "python" in result.out
     assert found(cli, 0)["migrations"][1].startswith("up to date, version ")
 
@@ -150,7 +150,7 @@ def test_d4_each_fact_gives_its_status(fact: dict[str, Any], check: str, status:
         "workers": 1, "dead_workers": 0, "heard_of": 3.0, "silent_workers": 0, "silent_until": None,
         "abandoned": 0, "late": 0, "late_since": None, "oldest_wait": None,
         "living": 3, "runnable": 0, "codeless": [], "schedules": 0, "next_tick": None, "late_schedules": 0,
-        "refused_schedules": 0, "codeless_schedules": [], **fact,
+        "refused_schedules": 0, "codeless_schedules": [], "held": [], "two_codes": [], **fact,
     }  # fmt: skip
     judged = {what: found for what, found, _ in diagnose(facts)}
     assert judged[check] == status

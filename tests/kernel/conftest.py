@@ -25,7 +25,7 @@ class KernelTurns:
         self.store = store
         self.clock = clock
         self.rules = rules()
-        self.catalog: Catalog = {}
+        self.catalog = Catalog()
 
     async def run(self, *requests: Request, claim: Capacity | None = None, **how: bool) -> TurnResult:
         tx = await self.store.begin()

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hark.kernel.definitions import Catalog
 from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Request
 from hark.kernel.turn import run_turn
 from hark.model.activation import Claim
@@ -71,7 +72,7 @@ class Model:
 class Engine:
     def __init__(self, store: SqliteStore, clock: TickingClock) -> None:
         self.store, self.clock, self.rules = store, clock, rules()
-        self.catalog: dict[str, Any] = {}
+        self.catalog = Catalog()
         self.claims: dict[str, Claim] = {}
         self.seqs: dict[str, list[int]] = {}
         self.model = Model()

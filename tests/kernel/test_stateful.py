@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 )  # fmt: skip
 
 from hark.engine.turns.call_attempts import CallAttempts
+from hark.kernel.definitions import Catalog
 from hark.kernel.execution import AdvanceTurn, CallTurn, choose_execution
 from hark.kernel.fast.advance_turn import run_advance_turn
 from hark.kernel.requests import (
@@ -105,7 +106,7 @@ class Kernel(RuleBasedStateMachine):
         super().__init__()
         self.await_, self.store, self.clock = run, store, clock
         self.rules = rules(slots={"two": 2}, rates={"rate": Rate(allowed=2, period=10)}, max_crashes=2)
-        self.catalog: dict[str, Any] = {}
+        self.catalog = Catalog()
         self.model = Model(max_crashes=2)
         self.claims: dict[str, Claim] = {}
         self.zombies: list[Claim] = []

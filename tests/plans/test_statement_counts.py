@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hark.engine.turns.call_attempts import CallAttempts
+from hark.kernel.definitions import Catalog
 from hark.kernel.execution import CallTurn, choose_execution
 from hark.kernel.requests import (
     AssignAwakeable,
@@ -99,7 +100,7 @@ class Table:
     def __init__(self, store: Any, clock: TickingClock) -> None:
         self.store, self.clock = store, clock
         self.rules: Rules = rules(rates=LIMITS, slots={"wide": 1000}, broadcast_limit=100_000)
-        self.catalog: dict[str, Any] = {}
+        self.catalog = Catalog()
         self.numbers = itertools.count()
 
     async def turn(self, *requests: Request, capacity: Capacity | None = None, sweep: bool = False) -> TurnResult:

@@ -120,7 +120,7 @@ class Turns:
         self.made_for = store
         self.store: Any = store.make(clock=clock)
         self.rules = Rules(Limits({}, {}), 5, broadcast_limit, broadcast_limit)
-        self.catalog: Catalog = {}
+        self.catalog = Catalog()
 
     async def __aenter__(self) -> Turns:
         await self.store.open()

@@ -15,7 +15,7 @@ async def deployed(app: Harness) -> list[str]:
     """The names that can be started."""
     from hark.app.door_access import DoorAccess
 
-    found = await DoorAccess(app).definitions(limit=100)
+    found = await DoorAccess(app).startable(limit=100)
     return [one.name for one in found if one.kind == "bpmn"]
 
 

@@ -38,7 +38,7 @@ class BothWays:
         self.store = store
         self.clock = clock
         self.rules: Rules = rules(slots={"two": 2}, rates={"rate": Rate(allowed=2, period=10)})
-        self.catalog: Catalog = {}
+        self.catalog = Catalog()
         self.in_one_call = 0  # turns that were, of those that were compared
 
     async def run(self, *requests: Request, claim: Capacity | None = None, **how: bool) -> TurnResult:

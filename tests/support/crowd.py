@@ -498,6 +498,13 @@ READS: dict[str, Question] = {
     "schema_version": Question(reads.schema_version, {"migrations_pkey"}),
     # What `hark doctor` reads.
     "all_workers": Question(reads.all_workers, set()),
+    "all_versions": Question(reads.all_versions, {"definitions_pkey"}),
+    "count_live": Question(
+        reads.count_live, {"instances_listed"}, values=lambda size: {"name": ""}, counts_all=True
+    ),
+    "changed_versions": Question(reads.changed_versions, {"definitions_pkey", "instances_listed"}, counts_all=True),
+    "held_by_lane": Question(reads.held_by_lane, {"instances_held"}, counts_all=True),
+    "errors_of": by_ids(reads.errors_of, {"instances_pkey"}, "held"),
     "count_unfinished": Question(reads.count_unfinished, {"instances_listed"}, counts_all=True),
     "held_instances": Question(reads.held_instances, {"instances_held"}, counts_all=True),
     "queues": Question(reads.queues, {"instances_listed"}, counts_all=True),

@@ -77,7 +77,7 @@ class Side:
         self.store = store
         self.stage = stage
         self.rules = stage.make_rules()
-        self.catalog: Catalog = {}
+        self.catalog = Catalog()
         self.pid = 0
 
     async def open(self) -> None:

@@ -37,7 +37,7 @@ from hark.programs import effects
 from hark.store import connect, reads
 from hark.store import statements as sql
 from hark.store.protocol import Store, Unmigrated
-from hark.views import health, instance_views, job_reporting, run_events, schedule_views
+from hark.views import definition_views, health, instance_views, job_reporting, run_events, schedule_views
 from hark.views.listing import prefix_range
 from hark.views.run_events import Cursor
 
@@ -128,28 +128,18 @@ class DoorAccess:
 
         return self.app._read(ask)
 
-    def definitions(self, *, limit: int, after: str | None = None) -> Reply[Page[DefinitionView]]:
-        """List the definitions that can be started, by name.
+    def startable(
+        self, *, name: str | None = None, limit: int, after: str | None = None
+    ) -> Reply[Page[DefinitionView]]:
+        """List the definitions that can be started, by name, each with the version that a start by name chooses.
 
         Args:
+            name: Only this definition.
             limit: How many at most, up to 10,000.
             after: The `.next` of the page before.
         """
-        size = check_limit(limit)
-        optional_name(after, "after")
-
-        async def find(store: Store) -> Page[DefinitionView]:
-            # In the order of name and version: the newest version of a name comes last.
-            rows = await store.read(sql.definitions)
-            newest = {
-                name: DefinitionView(name, kind, version)
-                for name, version, kind, *_, undeployed in rows
-                if undeployed is None and (after is None or name > after)
-            }
-            found = [*newest.values()]
-            return Page(found[:size], found[size - 1].name if len(found) > size else None)
-
-        return self.app._read(find)
+        size, wanted, place = check_limit(limit), optional_name(name, "name"), optional_name(after, "after")
+        return self.app._read(lambda store: definition_views.startable(store, wanted, size, place))
 
     # -- jobs ---------------------------------------------------------------------------------------
 

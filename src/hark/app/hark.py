@@ -28,6 +28,7 @@ from hark.app.registered_jobs import RegisteredJobs, job_of, load_job_program
 from hark.app.scheduling import ScheduleVerbs
 from hark.app.signalling import SignalVerbs
 from hark.app.starting import StartVerbs
+from hark.app.versioning import VersionVerbs
 from hark.engine.commands.command_lanes import CommandStore, check_agents, register_commands
 from hark.engine.observe import metrics
 from hark.engine.observe.metrics import Metrics
@@ -40,7 +41,6 @@ from hark.engine.worker.registry import Registry
 from hark.engine.worker.worker import Worker
 from hark.engine.worker.worker_services import WorkerServices
 from hark.kernel.limits import Limits
-from hark.kernel.requests import Register
 from hark.kernel.rules import Rules
 from hark.model.activation import TASK_TRAITS
 from hark.model.extras import import_extra
@@ -58,7 +58,17 @@ if TYPE_CHECKING:
 _BROADCAST_CHUNK = 5000
 
 
-class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, OperationVerbs, DeployVerbs, HandlerVerbs):
+class Hark(
+    StartVerbs,
+    SignalVerbs,
+    AnswerVerbs,
+    ReadVerbs,
+    ScheduleVerbs,
+    OperationVerbs,
+    DeployVerbs,
+    VersionVerbs,
+    HandlerVerbs,
+):
     """Durable workflows that wait for the outside world.
 
     A verb acts when it is called and returns a `Reply`: `await` it, or call `.result()` in synchronous code, where
@@ -217,7 +227,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
             return []
         recorded: list[Reply[Any]] = [self._deploy(job) for job in self._jobs.jobs()]
         if self._registry.rows():
-            recorded.append(self._ask(Register(rows=self._registry.rows())))
+            recorded.append(self._register_code(self._registry.rows()))
         return recorded
 
     def _deploy(self, job: Job) -> Reply[tuple[str, int]]:
@@ -272,7 +282,7 @@ class Hark(StartVerbs, SignalVerbs, AnswerVerbs, ReadVerbs, ScheduleVerbs, Opera
         if self._clerk.is_open:
             recorded = [self._deploy(job) for job in changed]
             if rows:
-                recorded.append(self._ask(Register(rows=rows)))
+                recorded.append(self._register_code(rows))
         if not recorded:
             nothing: Reply[None] = Reply()
             answer_all([(nothing, None)])

@@ -18,7 +18,7 @@ from hark.kernel.requests import (
     SignalWithStart,
     StartInstances,
 )
-from hark.model.decisions import Arm, JournalLine
+from hark.model.decisions import Arm, JournalLine, Proceed
 
 R = TypeVar("R", bound=Request)
 
@@ -29,13 +29,14 @@ _FREQUENT: Final = frozenset({Commit, StartInstances, Deliver, SignalWithStart, 
 class Batch:
     """The requests of one turn. `of` returns those of one type in the order of the calls."""
 
-    __slots__ = ("_by_type", "deliveries", "has_rare", "journaled", "message_waits")
+    __slots__ = ("_by_type", "continuing", "deliveries", "has_rare", "journaled", "message_waits")
 
     def __init__(self, requests: Iterable[Request]) -> None:
         self._by_type: dict[type[Request], list[Any]] = {}
         self.deliveries: list[Deliver | SignalWithStart | Publish] = []  # in the order of the calls (S10)
         self.journaled: list[tuple[Commit, JournalLine, Request]] = []  # effects whose result is a line of a journal
         self.message_waits: list[tuple[Commit, Arm]] = []  # waits for messages that outcomes arm
+        self.continuing: list[tuple[Commit, Proceed]] = []  # functions that continue as new, with a version to choose
         self.has_rare = False  # some are of types that most turns do not have: see `run_turn`
         for request in requests:
             self.add(request)

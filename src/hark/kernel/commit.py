@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from hark.kernel import children, finish, park
+from hark.kernel import children, definitions, finish, park
 from hark.kernel.effects import as_request
 from hark.kernel.expire import next_deadline
 from hark.kernel.inbox import load_waits
@@ -17,6 +17,7 @@ from hark.kernel.runs import run_signals
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim
 from hark.model.decisions import UNDO, Advance, Finish, Hold, Move, Park, Proceed, Redo
+from hark.model.errors import HarkError
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -35,8 +36,11 @@ def add_effects(turn: Turn) -> None:
                 asked = as_request(line.effect, request)
                 turn.batch.add(asked)
                 turn.batch.journaled.append((request, line, asked))
-        for arm in decision.move.arm:
+        move = decision.move
+        for arm in move.arm:
             WAIT_KINDS[arm.kind].plan(turn, arm, request)
+        if move.continue_as_new and isinstance(move, Proceed) and move.version is not None:
+            turn.batch.continuing.append((request, move))
 
 
 def plan(turn: Turn) -> None:
@@ -78,6 +82,22 @@ def fence_again(turn: Turn) -> None:
         request.fenced = request.fenced or turn.rows[request.claim.id].status != "executing"
 
 
+async def choose_versions(turn: Turn) -> None:
+    """Choose the versions with which functions continue as new. One that cannot is refused, before any part of its
+    outcome is written."""
+    if turn.batch.continuing:
+        await definitions.refresh(turn)
+    for request, move in turn.batch.continuing:
+        request.continues_as = None
+        if request.fenced:
+            continue
+        chosen = definitions.continue_as(turn, request.claim, move)
+        if isinstance(chosen, HarkError):
+            request.fenced, request.result = True, chosen
+        elif chosen[0] != request.claim.version:
+            request.continues_as = chosen
+
+
 async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     """Write the outcomes. Returns those that may run ahead; claim.py decides, as other work may need their slots."""
     running: list[Commit] = []
@@ -92,6 +112,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     undoable: list[tuple[str, str | None]] = []
     progress: list[tuple[str, str]] = []
     restarted: list[tuple[str, str]] = []  # instances that start an attempt without waits, and the places they asked in
+    renewed: list[tuple[str, int, str]] = []  # functions that continue as new with another version, and its lane
     moved: list[tuple[str, str, str]] = []  # instances that continue in another lane or queue
     used_waits: list[str] = []  # waits that led to this step; a Retry keeps them, a park or proceed names those to drop
     for request in turn.batch.of(Commit):
@@ -127,6 +148,10 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
                     continue
                 if move.continue_as_new:
                     new_visits.append(claim.id)
+                    if request.continues_as is not None:
+                        version, lane = request.continues_as
+                        turn.result.pending.lanes.add((claim.queue, lane))
+                        renewed.append((claim.id, version, lane))
                 queued.append(request)
             case Redo() as move:
                 if move.drop_waits:
@@ -183,6 +208,8 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     if holds:
         await load_waits(turn.tx, [turn.rows[request.claim.id] for request, _ in holds])
         await turn.tx.fetch(sql.hold, [_held(turn, request.claim, move) for request, move in holds])
+    if renewed:
+        await turn.tx.fetch(sql.change_versions, renewed)
     if moved:
         await turn.tx.fetch(sql.change_lanes, moved)
         turn.result.pending.lanes.update((queue, lane) for _, lane, queue in moved)

@@ -37,6 +37,7 @@ class Commit(Request, eq=False):
     decision: Decision = None  # type: ignore[assignment]
     fenced: bool = False
     also_lock: frozenset[str] = frozenset()  # rows that an attempt of this turn could not lock
+    continues_as: tuple[int, str] | None = None  # the other version, with its lane, that it continues as new with
 
 
 class Deliver(Request, eq=False):
@@ -209,10 +210,21 @@ class DefinitionRow(NamedTuple):
     source: str | None = None
     digest: str | None = None
     on_cancel: str | None = None
+    fingerprint: str | None = None  # of the code; None for a definition that is data
+
+
+class CodeChange(NamedTuple):
+    """A version that is registered with other code than before (V8)."""
+
+    name: str
+    version: int
+    fingerprint: str
+    earlier: str
 
 
 class Register(Request, eq=False):
-    """Record definitions that are code. The result is an error if one of them is deployed as something else."""
+    """Record definitions that are code. The result is a list of `CodeChange`s, or an error if one of the definitions is
+    deployed as something else."""
 
     rows: list[DefinitionRow] = field(default_factory=list)
 
@@ -232,6 +244,18 @@ class Deploy(Request, eq=False):
     on_cancel: str | None = None
     starts: list[Trigger] = field(default_factory=list)  # its triggers, which replace those it had
     remove: bool = False
+
+
+class Retire(Request, eq=False):
+    """Take a version of a definition out of the choice of starts by name, or back in. The result is None.
+
+    The triggers of a process or job are those of the version that this leaves: `starts` has them, for `chosen`."""
+
+    name: str = ""
+    version: int = 0
+    retired: bool = True
+    chosen: int | None = None
+    starts: list[Trigger] = field(default_factory=list)
 
 
 class DeployGroup(Request, eq=False):

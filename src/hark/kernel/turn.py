@@ -93,6 +93,7 @@ async def run_turn(
     abandoned: list[str] = []
     if rare:
         await definitions.record(turn)
+        definitions.plan(turn)
         await tokens.apply(turn)
         await links.apply(turn)
     # Before the lock: what to reserve, and which rows to lock.
@@ -141,9 +142,11 @@ async def run_turn(
         commit.fence_again(turn)
         await message.refuse_held(turn)
         await outside_claims.apply(turn)
+    await commit.choose_versions(turn)
     seen_before = await deliver.find_seen_before(turn)
     if rare:
         await deploy.apply(turn, requests)
+        await definitions.set_retired(turn)
     await schedules.apply(turn)
     await start.apply(turn, seen_before)
     await schedules.record(turn)

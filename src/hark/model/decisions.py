@@ -200,6 +200,7 @@ class Proceed(Struct, gc=False):
     keep_slot: bool = False  # do not yield: a run is still executing, or it has added fewer lines than it replayed
     fire_deadlines: bool = False  # a deadline of one of its waits passed while it was executing
     continue_as_new: bool = False  # begin the next visit, with an empty journal
+    version: int | Literal["newest"] | None = None  # of the next visit; None: the same
 
     parks: ClassVar[bool] = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -368,17 +368,26 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionView:
-    """A definition that can be started.
+    """A version of a definition.
 
     Attributes:
         name: Its name.
         kind: "machine", "workflow", "job" or "bpmn".
-        version: Its newest version.
+        version: Its version.
+        fingerprints: Of the codes that run it: those of the live workers, that of the code that was registered last
+            and, while instances that began with it are unfinished, that of the code before.
+        retired: Whether starts by name choose another version.
+        live: The number of its unfinished instances.
+        workers: The number of live workers that can run it.
     """
 
     name: str
     kind: str
     version: int
+    fingerprints: tuple[str, ...] = ()
+    retired: bool = False
+    live: int = 0
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +446,7 @@ class WorkerInfo:
         free: How many of these are free.
         definitions: What it has code for: `name@version`.
         handlers: The tasks it can run: the names of their handlers, `shell`, `agent:{type}`, and `gate:{name}`.
+        fingerprints: The fingerprints of its code, by what `definitions` and `handlers` name.
         since: When it was started.
         lease_until: When its lease ends, unless it is renewed.
         live: Whether its lease has not ended.
@@ -453,6 +463,7 @@ class WorkerInfo:
     since: datetime
     lease_until: datetime
     live: bool
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from hark.model.lanes import lane_of, what_runs
+from hark.model.lanes import what_runs
 from hark.model.names import from_micros
 from hark.model.outside import OWNER
 from hark.model.values import Wait
 from hark.store import reads
-from hark.store import statements as sql
 from hark.store.protocol import Store
-from hark.views import instance_views
+from hark.store.reads import VersionRow, WorkerRow
+from hark.views import definition_views, instance_views
+from hark.views.definition_views import chosen, lane_of_version, lanes_of
 from hark.views.worker_info import heartbeat
 
 _LATE = 10_000_000  # µs: a live worker fires what is due within 50 ms
@@ -30,10 +32,13 @@ async def facts(store: Store) -> dict[str, Any]:
     [[schema]] = await store.read(reads.schema_version)
     [[abandoned]] = await store.read(reads.abandoned_count, now=now)
     scheduled = await store.read(reads.count_scheduled, before=now - _LATE)
-    newest = {name: row for name, *row in await store.read(sql.definitions)} if scheduled else {}
+    versions = await store.read(reads.all_versions) if scheduled else []
     oldest = await instance_views.oldest_wait(store)
     server = await store.server()
     live = [worker for worker in workers if worker.until >= now]
+    held = await store.read(reads.held_by_lane)
+    causes = dict(await store.read(reads.errors_of, ids=[lane.sample for lane in held]))
+    two_codes = [*definition_views.codes_that_differ(live), *await definition_views.older_instances(store)]
     beats = [beat for worker in live if (beat := heartbeat(worker, now)) is not None]
     silent = [beat for beat in beats if beat.overdue]
     return {
@@ -53,12 +58,17 @@ async def facts(store: Store) -> dict[str, Any]:
         "oldest_wait": None if oldest is None else _wait(oldest),
         "living": sum(count for _, _, count in unfinished),
         "runnable": sum(count for _, status, count in unfinished if status == "runnable"),
+        "held": [
+            {"what": what_runs(group.lane), "instances": group.instances, "cause": causes[group.sample]}
+            for group in held
+        ],
+        "two_codes": [f"{what}: {text}" for what, text in two_codes],
         "codeless": _without_code(unfinished, [row.definitions for row in leases if row.until >= now]),
         "schedules": sum(row.schedules for row in scheduled),
         "next_tick": from_micros(min(row.next_due for row in scheduled)) if scheduled else None,
         "late_schedules": sum(row.late for row in scheduled),
         "refused_schedules": sum(row.refused for row in scheduled),
-        "codeless_schedules": _codeless_schedules(scheduled, newest, [row.definitions for row in live]),
+        "codeless_schedules": _codeless_schedules(scheduled, versions, live),
     }
 
 
@@ -67,16 +77,17 @@ def _wait(wait: Wait) -> dict[str, Any]:
 
 
 def _codeless_schedules(
-    scheduled: list[reads.ScheduledRow], newest: dict[str, Any], live: list[str]
+    scheduled: Sequence[reads.ScheduledRow], versions: Sequence[VersionRow], live: Sequence[WorkerRow]
 ) -> list[dict[str, Any]]:
     """The definitions that schedules start and no live worker can run."""
     found = []
     for row in scheduled:
-        version, kind, *_, undeployed_at = newest.get(row.definition, (0, "", 0))
-        lane = lane_of(kind, row.definition, version)
-        if undeployed_at is not None:
+        startable = [one for one in versions if one.name == row.definition and one.undeployed_at is None]
+        if not startable:
             found.append({"missing": f"the definition {row.definition!r}", "schedules": row.schedules})
-        elif not any(f",{lane}," in f",{lanes}," for lanes in live):
+            continue
+        lane = lane_of_version(chosen(startable, live))
+        if not any(lane in lanes_of(worker) for worker in live):
             found.append({"missing": what_runs(lane), "schedules": row.schedules})
     return found
 

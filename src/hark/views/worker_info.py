@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ class _Info(msgspec.Struct, omit_defaults=True):
     queues: dict[str, int] = {}
     free: dict[str, int] = {}
     lease: float = 0.0  # seconds
+    codes: dict[str, str] = {}  # the fingerprint of the code of each lane; not of what Hark itself runs
 
 
 @cache
@@ -38,10 +40,10 @@ def hark_version() -> str:
     return metadata.version("hark")
 
 
-def describe_worker(queues: dict[str, int], free: dict[str, int], lease: float) -> str:
-    """The information that the worker of this process records: its place, slots and free slots, and the seconds of its
-    lease."""
-    info = _Info(socket.gethostname(), os.getpid(), hark_version(), queues, free, lease)
+def describe_worker(queues: dict[str, int], free: dict[str, int], lease: float, codes: Mapping[str, str]) -> str:
+    """The information that the worker of this process records: its place, slots and free slots, the seconds of its
+    lease, and the fingerprints of its code by lane."""
+    info = _Info(socket.gethostname(), os.getpid(), hark_version(), queues, free, lease, dict(codes))
     return msgspec.json.encode(info).decode()
 
 
@@ -64,7 +66,13 @@ def _worker(row: WorkerRow, now: int) -> WorkerInfo:
         tuple(lane for lane in lanes if "@" in lane),
         tuple(handler_of(lane) or lane for lane in lanes if "@" not in lane and lane not in INTERPRETED),
         from_micros(row.started_at), from_micros(row.until), row.until >= now,
+        {handler_of(lane) or lane: code for lane, code in info.codes.items()},
     )  # fmt: skip
+
+
+def codes_of(row: WorkerRow) -> dict[str, str]:
+    """The fingerprint of the code of each lane that the worker can run."""
+    return _info(row.info).codes
 
 
 def _info(text: str | None) -> _Info:

@@ -87,7 +87,7 @@ def list_(options: Options) -> None:
     hark bpmn list
     """
     with open_engine(options, "read") as hark:
-        every = read_up_to(10_000, None, door_access(hark).definitions)
+        every = read_up_to(10_000, None, door_access(hark).startable)
     found = [{"name": one.name, "version": one.version} for one in every if one.kind == "bpmn"]
     if options.json:
         print_json(found)

@@ -42,7 +42,7 @@ def definitions(ctx: typer.Context) -> list[str]:
 
             app = Hark(options.url or DEFAULT_DB, schema=options.store_schema or "hark", lease=_LEASE)
             with DoorAccess(app).opened("read", migrate=""):
-                found = [one.name for one in DoorAccess(app).definitions(limit=1000).result()]
+                found = [one.name for one in DoorAccess(app).startable(limit=1000).result()]
     return found
 
 

@@ -68,7 +68,8 @@ def diagnose(facts: dict[str, Any]) -> list[Check]:
     schema = Check("migrations", "ok", f"up to date, version {facts['schema']}")
     return [
         _check_database(facts), schema, _check_clock(facts), _check_workers(facts), _check_code(facts),
-        _check_leases(facts), _check_timers(facts), _check_schedules(facts), _check_waits(facts),
+        _check_held(facts), _check_versions(facts), _check_leases(facts), _check_timers(facts), _check_schedules(facts),
+        _check_waits(facts),
     ]  # fmt: skip
 
 
@@ -120,6 +121,23 @@ def _check_code(facts: dict[str, Any]) -> Check:
     listed = ", ".join(f"{one['missing']} ({_count(one['instances'], 'instance')})" for one in missing[:_LISTED])
     text = f"no worker has {listed}; start one that registers it, or cancel the instances"
     return Check("code", "error", text)
+
+
+def _check_held(facts: dict[str, Any]) -> Check:
+    held = facts["held"]
+    if not held:
+        return Check("held", "ok", "no instance is held")
+    groups = [f"{_count(one['instances'], 'instance')} of {one['what']}: {one['cause']}" for one in held[:_LISTED]]
+    text = "`hark instance list --status held` lists them; they go on when a worker has code that fits"
+    return Check("held", "error", f"{'; '.join(groups)}; {text}")
+
+
+def _check_versions(facts: dict[str, Any]) -> Check:
+    if not facts["two_codes"]:
+        return Check("versions", "ok", "every version has one code")
+    listed = "; ".join(facts["two_codes"][:_LISTED])
+    text = f"{listed}. `hark check --app module:app` says what continues; a new version= keeps both codes apart"
+    return Check("versions", "warning", text)
 
 
 def _check_leases(facts: dict[str, Any]) -> Check:

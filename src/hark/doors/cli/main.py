@@ -14,6 +14,7 @@ import typer
 from hark.doors.cli import (
     awakeables,
     bpmn,
+    definitions,
     doctor,
     events,
     init_and_demo,
@@ -68,6 +69,7 @@ cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")
 cli.add_typer(jobs.cli, name="job")
 cli.add_typer(bpmn.cli, name="bpmn")
+cli.add_typer(definitions.cli, name="definition")
 cli.add_typer(schedules.cli, name="schedule")
 cli.add_typer(tokens.cli, name="token")
 cli.add_typer(secrets.cli, name="secret")

@@ -33,7 +33,7 @@ from hark.model.masking import masked
 from hark.model.names import check_name
 from hark.model.page import Page
 from hark.model.reasons import reason
-from hark.model.values import Awakeable, Delivery, Event
+from hark.model.values import Awakeable, DefinitionView, Delivery, Event
 
 T = TypeVar("T")
 _TIMEOUT = 60.0  # seconds
@@ -129,7 +129,9 @@ class RemoteHark:
     resume_schedule = _verb("resumeSchedule")
     trigger_schedule = _verb("triggerSchedule")
     unschedule = _verb("deleteSchedule")
-    definitions = _verb("listDefinitions")
+    startable = _verb("listDefinitions")
+    retire = _verb("retireVersion", lambda _: None)
+    unretire = _verb("unretireVersion", lambda _: None)
     undeploy = _verb("undeployDefinition")
     workers = _verb("listWorkers")
 
@@ -158,6 +160,11 @@ class RemoteHark:
     ) -> RemoteReply[Page[Event]]:
         place = f"{after[0]}.{after[1]}" if isinstance(after, tuple) else after
         return RemoteReply(self._call("listEvents", job=target, limit=limit, after=place))
+
+    def definitions(
+        self, *, name: str | None = None, limit: int = 100, after: str | None = None
+    ) -> RemoteReply[Page[DefinitionView]]:
+        return RemoteReply(self._call("listDefinitions", name=name, all_versions=True, limit=limit, after=after))
 
     def deploy(self, data: bytes, *, ignore_extensions: bool = False) -> RemoteReply[builtins.list[tuple[str, int]]]:
         form = "xml" if is_xml(data) else "json" if data.lstrip().startswith(b"{") else "yaml"

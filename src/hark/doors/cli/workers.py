@@ -1,8 +1,10 @@
 """`hark workers`: the worker processes on a store."""
 
+from collections.abc import Sequence
+
 from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import Options, Wide
-from hark.doors.cli.output import age, ago, print_json
+from hark.doors.cli.output import age, ago, print_json, printable
 from hark.doors.cli.tables import print_table
 from hark.model.values import WorkerInfo
 
@@ -28,6 +30,24 @@ def workers(options: Options, wide: Wide = False) -> None:
         drop=("ID", "VERSION", "RUNNING FOR", "LEASE"),
         wide=wide,
     )
+    for line in _two_codes(found):
+        print(printable(line))
+
+
+def _two_codes(workers: Sequence[WorkerInfo]) -> list[str]:
+    """What live workers run with different code, in one line each."""
+    found: dict[str, dict[str, str]] = {}
+    for worker in workers:
+        if worker.live:
+            for what, code in worker.fingerprints.items():
+                found.setdefault(what, {}).setdefault(code, f"{worker.host} {worker.pid}")
+    return [
+        f"{what} has other code on other workers: "
+        + ", ".join(f"{code} on {place}" for code, place in codes.items())
+        + ". Restart those with old code, or give the new code a new version."
+        for what, codes in sorted(found.items())
+        if len(codes) > 1
+    ]
 
 
 def _row(worker: WorkerInfo) -> tuple[str, ...]:

@@ -10,8 +10,10 @@ import msgspec
 from hark.app.deploying import is_xml
 from hark.doors.http import parsing
 from hark.doors.http.pages import PageQuery, page_of, page_response
+from hark.doors.http.parsing import Name
 from hark.doors.http.responses import Response, json_response, text_response
 from hark.doors.http.routes import HttpRequest, answer_with
+from hark.doors.http.write_routes import Version
 from hark.model.errors import InvalidDefinition
 from hark.model.problem import Problem
 from hark.model.values import DefinitionView
@@ -52,7 +54,15 @@ Definitions = page_of(
 
 
 class DefinitionsQuery(PageQuery):
-    """A page of definitions."""
+    """Filters of definitions.
+
+    Attributes:
+        name: Only this definition.
+        all_versions: Every version of each, instead of the one that a start by name chooses.
+    """
+
+    name: Name | None = None
+    all_versions: bool = False
 
 
 class Undeployed(msgspec.Struct):
@@ -63,6 +73,30 @@ class Undeployed(msgspec.Struct):
     """
 
     undeployed: str
+
+
+class VersionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A version of the definition.
+
+    Attributes:
+        version: Its number.
+    """
+
+    version: Version
+
+
+class Retired(msgspec.Struct):
+    """Whether starts by name may choose a version.
+
+    Attributes:
+        name: The name of the definition.
+        version: The version.
+        retired: Whether starts by name choose another version.
+    """
+
+    name: str
+    version: int
+    retired: bool
 
 
 class DeployQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -106,13 +140,31 @@ def _invalid(message: str) -> InvalidDefinition:
 
 async def definitions(request: HttpRequest) -> Response:
     query: DefinitionsQuery = request.query()
-    return page_response(await request.access.definitions(limit=query.limit, after=query.after))
+    if query.all_versions:
+        return page_response(await request.app.definitions(name=query.name, limit=query.limit, after=query.after))
+    return page_response(await request.access.startable(name=query.name, limit=query.limit, after=query.after))
 
 
 async def undeploy(request: HttpRequest) -> Response:
     [name] = request.args
     await request.app.undeploy(name)
     return json_response(Undeployed(name))
+
+
+async def retire(request: HttpRequest) -> Response:
+    return await _retired(request, retired=True)
+
+
+async def unretire(request: HttpRequest) -> Response:
+    return await _retired(request, retired=False)
+
+
+async def _retired(request: HttpRequest, *, retired: bool) -> Response:
+    [name] = request.args
+    body = await request.body_as(VersionBody, parsing.ENVELOPE)
+    verb = request.app.retire if retired else request.app.unretire
+    await verb(name, body.version)
+    return json_response(Retired(name, body.version, retired))
 
 
 async def definition_diagram(request: HttpRequest) -> Response:

@@ -40,6 +40,7 @@ _WORKER: Final = {
     "id": "w-1", "host": "app-1", "pid": 4711, "version": "0.1.0", "queues": {"default": 100}, "free": {"default": 98},
     "definitions": ["Order@1"], "handlers": ["charge"],
     "since": "2026-03-01T08:00:00Z", "lease_until": "2026-03-01T09:00:30Z", "live": True,
+    "fingerprints": {"Order@1": "5f0c1d7a"},
 }  # fmt: skip
 
 _TASK_WAIT: Final = {
@@ -53,6 +54,10 @@ _TASK: Final = {
     "finished_at": None, "waits": [_TASK_WAIT], "note": None, "only_waits": False,
 }  # fmt: skip
 _JOB: Final = {"name": "release", "tasks": [{"name": "build", "run": "make"}]}
+_VERSION: Final = {
+    "name": "Order", "kind": "machine", "version": 2, "fingerprints": ["5f0c1d7a"], "retired": False, "live": 12,
+    "workers": 1,
+}  # fmt: skip
 _SCHEDULE: Final = {
     "name": "weekly-report", "definition": "Report", "cron": "0 9 * * MON", "every": None,
     "timezone": "Europe/Berlin", "overlap": "skip", "catch_up": 1, "correlation_key": None,
@@ -87,8 +92,9 @@ EXAMPLES: Final[dict[str, Any]] = {
     "JobReport": {"job": _INSTANCE, "tasks": [_TASK]},
     "Deployment": {"name": "release", "version": 1},
     "Deployed": {"deployed": [{"name": "release", "version": 1}]},
-    "DefinitionView": {"name": "release", "kind": "job", "version": 1},
-    "Definitions": {"items": [{"name": "release", "kind": "job", "version": 1}], "next": None},
+    "DefinitionView": _VERSION,
+    "Definitions": {"items": [_VERSION], "next": None},
+    "Retired": {"name": "Order", "version": 2, "retired": True},
     "Undeployed": {"undeployed": "release"},
     "Schedule": _SCHEDULE,
     "Unscheduled": {"deleted": "weekly-report"},
@@ -129,6 +135,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "ScheduleBody": {
         "definition": "Report", "input": {"to": "ann"}, "cron": "0 9 * * MON", "timezone": "Europe/Berlin",
     },
+    "VersionBody": {"version": 2},
     "RejectBody": {"error": "too late"},
     "ClaimBody": {"by": "ann"},
     "CancelBody": {"reason": "ordered twice", "force": False},

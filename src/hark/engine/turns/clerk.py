@@ -72,7 +72,7 @@ class Clerk:
     ) -> None:
         self.make_store = store
         self.access: Access = "migrate"
-        self.catalog: Catalog = {}
+        self.catalog = Catalog()
         self.state = state = ClerkState(DatabaseClock(clock))
         self.clock, self.loop, self.queue, self.work_left = state.clock, state.loop, state.queue, state.work_left
         self.counters = ProcessCounters()

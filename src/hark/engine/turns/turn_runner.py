@@ -77,6 +77,7 @@ class TurnRunner:
                 capacity.backlog = self._state.work_left.claimable or self._state.work_left.backlog_waits
                 capacity.try_held = self._state.work_left.held
             self.committing = {commit.claim.id for commit in commits}
+            self._catalog.lanes_here = worker.fingerprints().keys() if worker is not None else ()
             try:
                 run_ahead = worker is not None and worker.open
                 async with asyncio.timeout(allowed) as limit:

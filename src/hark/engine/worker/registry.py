@@ -123,10 +123,14 @@ class Registry:
 
     def rows(self) -> list[DefinitionRow]:
         """The rows of the definitions, as they are recorded in the store."""
+        codes = self.fingerprints()
         return [
-            DefinitionRow(p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest, p.on_cancel)
+            DefinitionRow(
+                p.name, p.version, p.kind, p.queue, p.initial, p.source, p.digest, p.on_cancel,
+                codes[code_lane(p.name, p.version)],
+            )
             for p in self._programs.values()
-        ]
+        ]  # fmt: skip
 
     def add_queues(self, queues: Iterable[str]) -> None:
         """Queues that instances of registered definitions, or their tasks, are started in."""
@@ -145,6 +149,11 @@ class Registry:
             found = {lane: hark_version() if code is None else fingerprint(code) for lane, code in codes.items()}
             self._fingerprints = programs, found
         return found
+
+    def own_codes(self) -> dict[str, str]:
+        """The fingerprints of the code of the user, by lane."""
+        codes = self.fingerprints()
+        return {lane: codes[lane] for lane, program in self._by_lane.items() if program.code is not None}
 
     def lanes(self) -> dict[str, Traits]:
         """The lanes that this process can run, each with its traits."""

@@ -64,7 +64,7 @@ class Worker:
             self.owner,
             registry,
             lease,
-            lambda: describe_worker(*self._slots.room(), lease),
+            lambda: describe_worker(*self._slots.room(), lease, registry.own_codes()),
             services.lease_relay.renewed,
         )
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -14,7 +14,7 @@ from hark.model import json
 from hark.model.decisions import NewAwakeable, Settle
 from hark.model.errors import InvalidInput
 from hark.model.log import InstanceLog
-from hark.model.names import awakeable_id, check_name, from_micros, micros
+from hark.model.names import awakeable_id, check_name, from_micros, micros, version_problem
 from hark.model.outcomes import Broadcast, Duration, StartOptions, waited_names
 from hark.model.retry_policy import RetryPolicy, retry_policy
 from hark.model.values import Delivery, Signal
@@ -592,7 +592,7 @@ class FunctionContext:
         """
         self._session.set_progress(effects.progress(value))
 
-    def continue_as_new(self, input: Any = None) -> Any:
+    def continue_as_new(self, input: Any = None, *, version: int | Literal["newest", "same"] = "newest") -> Any:
         """Begin again with new input and an empty journal: `return ctx.continue_as_new(input)`.
 
         For loops without an end, whose journal would otherwise grow forever. The instance keeps its id and key, and
@@ -605,14 +605,21 @@ class FunctionContext:
 
         Args:
             input: The input of the next visit, as for `Hark.start`.
+            version: The version of the definition that goes on: "newest", as a start by name chooses it; "same"; or its
+                number.
 
         Returns:
             The value that the function must return. It is typed as Any, so that it fits every result type.
 
+        Raises:
+            InvalidInput: `version` is malformed. A version that nobody has registered fails the function.
+
         Example:
             return ctx.continue_as_new({"page": page + 1})
         """
-        return ContinueAsNew(input)
+        if version != "newest" and version != "same" and (problem := version_problem(version)):
+            raise InvalidInput(f"{problem}, or 'newest', or 'same'.")
+        return ContinueAsNew(input, None if version == "same" else version)
 
 
 def _label_of(function: Any, name: str | None) -> str:

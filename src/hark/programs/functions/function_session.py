@@ -19,7 +19,7 @@ all open operations.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -54,9 +54,10 @@ if TYPE_CHECKING:
 
 
 class ContinueAsNew(Struct, frozen=True):
-    """The value of `ctx.continue_as_new`: the input of the next visit."""
+    """The value of `ctx.continue_as_new`: the input of the next visit, and the version that it runs."""
 
     input: Any
+    version: int | Literal["newest"] | None  # None: the same
 
 
 _PROCEED, _PROCEED_KEEPING_SLOT = Proceed(), Proceed(keep_slot=True)
@@ -262,7 +263,7 @@ class Session(Replay):
                 early = self._resolved_early.values()
                 check_all_awaited(self.claim, self.program.name, self._open, early, unfinished)
             if isinstance(value, ContinueAsNew):
-                return self._continue_as_new(value.input)
+                return self._continue_as_new(value)
             what = f"result of {self.program.name}"
             result = json.dump_unchecked(value, limit=self.services.max_payload, what=what)
         except Exception as error:
@@ -309,14 +310,19 @@ class Session(Replay):
         self._undoing = Undoing(self.claim, self._journal, self._runs, self.undoable)
         return await self._undoing.next_decision()
 
-    def _continue_as_new(self, input: Any) -> Decision:
-        codec = self.program.codec
-        state = codec.dump(codec.build(input, limit=self.services.max_payload), self.services.max_payload)
+    def _continue_as_new(self, anew: ContinueAsNew) -> Decision:
+        version = None if anew.version == self.program.version else anew.version
+        limit = self.services.max_payload
+        if isinstance(version, int):  # its code may not be here, and decides what input it takes
+            state = json.dump({} if anew.input is None else anew.input, limit=limit, what="input")
+        else:
+            codec = self.program.codec
+            state = codec.dump(codec.build(anew.input, limit=limit), limit)
         self._journal.uncommitted.clear()
         asked = [operation.effect for operation in self._open.values() if isinstance(operation, EffectOperation)]
         self._open.clear()
         changes = self._wait_changes()
-        move = Proceed(disarm=changes.disarmed_ids, continue_as_new=True)
+        move = Proceed(disarm=changes.disarmed_ids, continue_as_new=True, version=version)
         decision = self._decide("next", move, changes.effects + asked, state)
         decision.journal, decision.cut_from = [JournalLine(0, self._journal.next_entry, NEW_VISIT)], None
         decision.has_undo = None if self.claim.on_cancel is None else False

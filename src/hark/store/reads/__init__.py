@@ -14,5 +14,6 @@ from hark.store.reads.lists import *
 from hark.store.reads.metrics import *
 from hark.store.reads.runs import *
 from hark.store.reads.schedules import *
+from hark.store.reads.versions import *
 from hark.store.reads.waits import *
 from hark.store.reads.why import *

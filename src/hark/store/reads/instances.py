@@ -52,6 +52,15 @@ _UNFINISHED = """FROM used u CROSS JOIN (SELECT 'runnable' AS status UNION ALL S
 # Unfinished instances by lane and status.
 count_unfinished = Sql(f"{_USED} SELECT i.lane, i.status, count(*) {_UNFINISHED} GROUP BY 1, 2")
 
+# Unfinished instances by definition and version; those of one definition, if a name is given.
+count_live = Sql(
+    f"""
+    {_USED} SELECT i.definition, i.version, count(*) {_UNFINISHED}
+        AND (:name::text = '' OR u.definition = :name::text)
+    GROUP BY 1, 2
+    """
+)
+
 # The queues with unfinished instances.
 queues = Sql(f"{_USED} SELECT DISTINCT i.queue {_UNFINISHED}")
 

@@ -271,8 +271,9 @@ CREATE TABLE definitions (
     created_at    bigint NOT NULL,            -- The time at which this version was recorded.
     undeployed_at bigint,                     -- Since then, no instance can be started by this name.
     retired_at    bigint,                     -- Since then, starts by name choose another version.
-    fingerprints  text,                       -- Of the codes that were registered, by commas, the last one last.
-    code_since    bigint,                     -- The time at which the last of them was first registered.
+    fingerprint   text,                       -- Of the code that was registered last.
+    earlier_code  text,                       -- The fingerprint of the code before that.
+    code_since    bigint,                     -- The time at which the fingerprint changed last.
     PRIMARY KEY (name, version)
 );
 

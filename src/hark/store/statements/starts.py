@@ -46,18 +46,26 @@ insert_tags = Sql(
     """
 )
 
-# M6: record the definitions of this process, for other processes to start. The latest registration wins.
+# M6, V8: record the definitions of this process, for other processes to start, and the fingerprint of their code. The
+# latest registration wins.
 record_definitions = Sql(
     """
-    INSERT INTO definitions (name, version, kind, queue, initial, source, digest, on_cancel, created_at)
-    SELECT r.name, r.version, r.kind, r.queue, r.initial, r.source, r.digest, r.on_cancel, :now::bigint
+    INSERT INTO definitions (name, version, kind, queue, initial, source, digest, on_cancel, fingerprint, code_since,
+        created_at)
+    SELECT r.name, r.version, r.kind, r.queue, r.initial, r.source, r.digest, r.on_cancel, r.fingerprint, :now::bigint,
+        :now::bigint
     FROM {rows: name text, version integer, kind text, queue text, initial text, source text, digest text,
-        on_cancel text}
+        on_cancel text, fingerprint text}
     WHERE true ORDER BY r.name, r.version
     ON CONFLICT (name, version) DO UPDATE SET kind = excluded.kind, queue = excluded.queue,
-        initial = excluded.initial, source = excluded.source, digest = excluded.digest, on_cancel = excluded.on_cancel
+        initial = excluded.initial, source = excluded.source, digest = excluded.digest, on_cancel = excluded.on_cancel,
+        fingerprint = excluded.fingerprint,
+        earlier_code = CASE WHEN definitions.fingerprint = excluded.fingerprint THEN definitions.earlier_code
+            ELSE definitions.fingerprint END,
+        code_since = CASE WHEN definitions.fingerprint = excluded.fingerprint THEN definitions.code_since
+            ELSE excluded.code_since END
         WHERE definitions.kind NOT IN ('job', 'bpmn')
-    RETURNING name, version
+    RETURNING name, version, earlier_code, code_since
     """
 )
 
@@ -73,10 +81,10 @@ newest_definitions = Sql(
 # Store deployed definitions. One that exists by now was registered by another process meanwhile.
 deploy_definitions = Sql(
     """
-    INSERT INTO definitions (name, version, kind, queue, initial, source, digest, on_cancel, created_at)
-    SELECT r.name, r.version, r.kind, r.queue, r.initial, r.source, r.digest, r.on_cancel, :now::bigint
+    INSERT INTO definitions (name, version, kind, queue, initial, source, digest, on_cancel, fingerprint, created_at)
+    SELECT r.name, r.version, r.kind, r.queue, r.initial, r.source, r.digest, r.on_cancel, r.fingerprint, :now::bigint
     FROM {rows: name text, version integer, kind text, queue text, initial text, source text, digest text,
-        on_cancel text}
+        on_cancel text, fingerprint text}
     WHERE true ORDER BY r.name, r.version
     ON CONFLICT DO NOTHING RETURNING name
     """
@@ -91,5 +99,29 @@ set_undeployed = Sql(
 
 # M6: the definitions that can be started by name from a process without their code.
 definitions = Sql(
-    "SELECT name, version, kind, queue, initial, on_cancel, undeployed_at FROM definitions ORDER BY name, version"
+    """
+    SELECT name, version, kind, queue, initial, on_cancel, undeployed_at, retired_at FROM definitions
+    ORDER BY name, version
+    """
+)
+
+# V9: the lanes of the live workers.
+live_lanes = Sql("SELECT definitions FROM workers WHERE until >= :now::bigint")
+
+# V9: take a version out of the choice of starts by name, or back in. Its name is reserved.
+set_retired = Sql(
+    """
+    UPDATE definitions SET retired_at = CASE WHEN :retired::boolean THEN coalesce(retired_at, :now::bigint) END
+    WHERE name = :name::text AND version = :version::integer
+    RETURNING version
+    """
+)
+
+# V9: functions that continue as new go on with another version. Under lock.
+change_versions = Sql(
+    """
+    UPDATE instances AS i SET version = r.version, lane = r.lane FROM {rows: id text, version integer, lane text}
+    WHERE i.id = r.id
+    """,
+    joinable=True,
 )
