@@ -22,8 +22,8 @@ NAMES = {
     # jobs
     "Job", "Dag", "load_job", "Problem", "TaskContext",
     # what the engine shows
-    "Awakeable", "ChildView", "DefinitionView", "Delivery", "Event", "Instance", "Page", "Schedule", "Signal", "Token",
-    "Wait", "WorkerInfo",
+    "Awakeable", "ChildView", "DefinitionView", "Delivery", "Entry", "Event", "Instance", "Page", "Schedule", "Signal",
+    "Token", "Wait", "WorkerInfo",
     "Why", "Waiting", "Blocker", "NearMiss",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
@@ -62,11 +62,11 @@ def test_every_error_is_importable_from_hark() -> None:
 
 VERBS = {
     "start", "start_many", "signal_with_start", "signal", "broadcast", "message", "resolve", "reject", "claim",
-    "unclaim", "awakeable", "awakeables", "wait_for_awakeable", "get", "list", "result", "events", "events_after",
-    "waits", "why", "workers", "cancel", "retry", "schedule", "schedules", "pause_schedule", "resume_schedule",
-    "trigger_schedule", "unschedule", "definitions", "retire", "unretire", "sweep", "export", "forget", "create_token",
-    "deploy", "undeploy", "tokens", "revoke_token", "rotate_secret", "set_variables", "register", "handler", "gate",
-    "worker", "asgi", "serve", "is_open",
+    "unclaim", "awakeable", "awakeables", "wait_for_awakeable", "get", "list", "result", "journal", "events",
+    "events_after", "waits", "why", "workers", "cancel", "retry", "schedule", "schedules", "pause_schedule",
+    "resume_schedule", "trigger_schedule", "unschedule", "definitions", "retire", "unretire", "sweep", "export",
+    "forget", "create_token", "deploy", "undeploy", "tokens", "revoke_token", "rotate_secret", "set_variables",
+    "register", "handler", "gate", "worker", "asgi", "serve", "is_open",
 }  # fmt: skip
 
 

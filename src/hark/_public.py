@@ -53,6 +53,7 @@ from hark.model.values import (
     ChildView,
     DefinitionView,
     Delivery,
+    Entry,
     Event,
     Instance,
     NearMiss,
@@ -91,13 +92,14 @@ LATER: Final = {
 __all__ = [
     "AlreadyClaimed", "AlreadySettled", "Await", "Awakeable", "AwakeableHandle", "AwakeableRejected",
     "AwakeableTimedOut", "Blocker", "BpmnError", "Broadcast", "CallFailed", "Child", "ChildView", "Conflict", "Context",
-    "Dag", "DefinitionView", "Delivery", "Done", "Duplicate", "Event", "FunctionContext", "Handle", "Hark", "HarkError",
-    "Instance", "InstanceCancelled", "InstanceFailed", "InstanceHeld", "InvalidAnswer", "InvalidDefinition",
-    "InvalidInput", "InvalidOutcome", "InvalidState", "Job", "Machine", "MalformedJson", "MissingExtra", "Nats",
-    "NearMiss", "Next", "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen", "Outcome", "Page",
-    "PayloadTooLarge", "Problem", "Rate", "Reply", "Retry", "RetryPolicy", "RunFailed", "Schedule", "Signal",
-    "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable", "TaskContext", "TaskLost", "Token",
-    "Wait", "Waiting", "Why", "Worker", "WorkerInfo", "Workflow", "WouldBlockEventLoop", "load_job", "step", "workflow",
+    "Dag", "DefinitionView", "Delivery", "Done", "Duplicate", "Entry", "Event", "FunctionContext", "Handle", "Hark",
+    "HarkError", "Instance", "InstanceCancelled", "InstanceFailed", "InstanceHeld", "InvalidAnswer",
+    "InvalidDefinition", "InvalidInput", "InvalidOutcome", "InvalidState", "Job", "Machine", "MalformedJson",
+    "MissingExtra", "Nats", "NearMiss", "Next", "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen",
+    "Outcome", "Page", "PayloadTooLarge", "Problem", "Rate", "Reply", "Retry", "RetryPolicy", "RunFailed", "Schedule",
+    "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable", "TaskContext", "TaskLost",
+    "Token", "Wait", "Waiting", "Why", "Worker", "WorkerInfo", "Workflow", "WouldBlockEventLoop", "load_job", "step",
+    "workflow",
 ]  # fmt: skip
 
 

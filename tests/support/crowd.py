@@ -498,6 +498,9 @@ READS: dict[str, Question] = {
     "schema_version": Question(reads.schema_version, {"migrations_pkey"}),
     # What `hark doctor` reads.
     "all_workers": Question(reads.all_workers, set()),
+    "lines_after": by_values(
+        reads.lines_after, {"journal_pkey", "instances_pkey"}, id="finished-1000007", after=-1, size=100
+    ),
     "all_versions": Question(reads.all_versions, {"definitions_pkey"}),
     "count_live": Question(
         reads.count_live, {"instances_listed"}, values=lambda size: {"name": ""}, counts_all=True

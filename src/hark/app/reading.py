@@ -11,6 +11,7 @@ from hark.app.arguments import (
     check_filters,
     check_limit,
     check_word,
+    cursor_number,
     cursor_of,
     cursor_of_wait,
     optional_name,
@@ -26,14 +27,15 @@ from hark.model import json
 from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput
 from hark.model.outcomes import Duration
 from hark.model.page import Page
-from hark.model.values import Event, Instance, Status, Wait, WaitKind, Why, WorkerInfo
+from hark.model.values import Entry, Event, Instance, Status, Wait, WaitKind, Why, WorkerInfo
+from hark.store.protocol import Store
 from hark.views import instance_views, worker_info
 
 R = TypeVar("R")
 
 
 class ReadVerbs(Core):
-    """get, list, result, events, events_after, waits, why, workers."""
+    """get, list, result, journal, events, events_after, waits, why, workers."""
 
     def get(self, target: Target) -> Reply[Instance]:
         """Read one instance as it is in the store now.
@@ -132,6 +134,37 @@ class ReadVerbs(Core):
         reply: Reply[Instance] = Reply()
         self._clerk.wait_until(target, StatusReached(status), optional_seconds(timeout, "timeout"), reply)
         return reply
+
+    def journal(self, target: Target, *, limit: int = 1000, after: str | int | None = None) -> Reply[Page[Entry]]:
+        """Read the journal of a function: what its code has asked for so far, and what it received.
+
+        Operations that are open have no entry yet; `waits` shows them. What is not a function has no journal. After
+        `continue_as_new`, only the present visit has one.
+
+        Args:
+            target: The instance: its id, its correlation key or its handle.
+            limit: How many entries at most, up to 10,000.
+            after: The `.next` of the page before, which is the number of its last entry.
+
+        Returns:
+            A reply with a `Page` of `Entry`s, in the order in which the code asked.
+
+        Raises:
+            NotFound: There is no such instance.
+            InvalidInput: An argument is malformed.
+
+        Example:
+            for entry in await app.journal("order:42"):
+                print(entry.number, entry.kind, entry.name, entry.value)
+        """
+        wanted, size, number = target_of(target), check_limit(limit), -1 if after is None else cursor_number(str(after))
+
+        async def read(store: Store) -> Page[Entry]:
+            from hark.views import journal_view  # only programs with functions need it
+
+            return await journal_view.entries(store, wanted, size, number)
+
+        return self._read(read)
 
     def events(
         self,

@@ -113,6 +113,29 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of the journal of a function: an operation, and what the code received for it.
+
+    Attributes:
+        number: The order in which the code asked. A patch has the number of the operation that it stands before.
+        kind: "run", "wait", "awakeable", "call", "sleep", "now", "patch" and others.
+        name: Of a run its name, of a wait the signal that came, of an awakeable its id, of a call the definition.
+        value: What the code received, as JSON; None if it was an error, or while an awakeable is open.
+        error: The error that it received, as text.
+        at: When it was committed.
+        attempts: How often a run was called until then.
+    """
+
+    number: int
+    kind: str
+    name: str | None
+    value: Any
+    error: str | None
+    at: datetime
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class ChildView:
     """A child as its parent sees it in `ctx.children`, finished or not.
 

@@ -26,6 +26,7 @@ from hark.doors.cli.output import (
 )
 from hark.doors.cli.tables import print_table, shown_ids
 from hark.doors.times import parse_time
+from hark.model import json
 from hark.model.errors import InvalidInput
 
 cli = group("List, explain, draw, cancel and retry instances.")
@@ -236,6 +237,36 @@ def diagram(options: Options, target: Target, output: SvgFile = None) -> None:
     with open_engine(options, "read") as hark:
         drawing = door_access(hark).instance_drawing(find_target(hark, target)).result()
     print_svg(drawing(), output, as_json=options.json)
+
+
+@command(cli)
+def journal(options: Options, target: Target, limit: Limit = 1000, after: After = None, wide: Wide = False) -> None:
+    """Print the journal of a function: what its code has asked for so far, and what it received.
+
+    hark instance journal order:42
+    """
+    with open_engine(options, "read") as hark:
+        found = read_up_to(limit, after, partial(hark.journal, find_target(hark, target)))
+    if options.json:
+        print_json(found)
+        return
+    print_table(
+        ("ENTRY", "KIND", "NAME", "RECEIVED", "ATTEMPTS", "AT"),
+        (
+            (
+                str(one.number), one.kind, printable(one.name or "-"), _received(one), str(one.attempts), ago(one.at)
+            )
+            for one in found
+        ),
+        "Nothing is in its journal yet. Only functions have one.",
+        drop=("ATTEMPTS", "AT", "KIND"),
+        wide=wide,
+    )  # fmt: skip
+    print_next_page(found)
+
+
+def _received(entry: Any) -> str:
+    return printable(f"error: {entry.error}" if entry.error is not None else json.dump(entry.value))
 
 
 @command(cli)

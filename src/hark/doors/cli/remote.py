@@ -112,6 +112,7 @@ class RemoteHark:
     get = _verb("getInstance")
     list = _verb("listInstances")
     why = _verb("explainInstance")
+    journal = _verb("readJournal")
     retry = _verb("retryInstance")
     cancel = _verb("cancelInstance")
     set_variables = _verb("setVariables")

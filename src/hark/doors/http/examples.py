@@ -21,6 +21,10 @@ _EVENT: Final = {
     "seq": 2, "instance_id": _ORDER, "type": "signal", "step": None, "data": {"name": "paid", "status": "woke"},
     "at": "2026-03-01T09:30:00Z", "cursor": [18, 2],
 }  # fmt: skip
+_ENTRY: Final = {
+    "number": 0, "kind": "run", "name": "charge", "value": {"payment": "p-7"}, "error": None,
+    "at": "2026-03-01T09:00:00Z", "attempts": 1,
+}  # fmt: skip
 _AWAKEABLE: Final = {
     "id": _QUESTION, "instance_id": _ORDER, "task": None, "entry_index": 2, "status": "PENDING", "payload": None,
     "error": None, "timeout_at": None, "created_at": "2026-03-01T09:00:00Z", "resolved_at": None,
@@ -74,6 +78,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "Waits": {"items": [_WAIT], "next": None},
     "Event": _EVENT,
     "Events": {"items": [_EVENT], "next": "~18.2"},
+    "Entry": _ENTRY,
+    "Journal": {"items": [_ENTRY], "next": None},
     "Awakeable": _AWAKEABLE,
     "Awakeables": {"items": [_AWAKEABLE], "next": None},
     "WorkerInfo": _WORKER,

@@ -16,7 +16,7 @@ from hark.doors.times import parse_time
 from hark.model import json
 from hark.model.errors import HarkError, StoreUnavailable
 from hark.model.page import Page
-from hark.model.values import Awakeable, Event, Instance, Wait, WorkerInfo
+from hark.model.values import Awakeable, Entry, Event, Instance, Wait, WorkerInfo
 
 VERSION = version("hark")
 _HEALTH_TIMEOUT = 2.0  # seconds; a probe that waits as long as a request may would report a failure of a minute ago
@@ -72,6 +72,17 @@ class HistoryQuery(PageQuery):
     """
 
 
+class JournalQuery(PageQuery):
+    """A page of entries.
+
+    Attributes:
+        limit: How many entries a page has at most.
+        after: The `next` of the page before: the number of its last entry.
+    """
+
+    limit: Limit = 1000
+
+
 class EventsQuery(HistoryQuery):
     """A page of events.
 
@@ -104,6 +115,7 @@ AwakeableView: Any = msgspec.defstruct(
 Instances = page_of(Instance, "Instances", "instances", "newest first")
 Awakeables = page_of(AwakeableView, "Awakeables", "awakeables", "newest first")
 Events = page_of(Event, "Events", "events", "newest last")
+Journal = page_of(Entry, "Journal", "entries", "in the order in which the code asked")
 Waits = page_of(Wait, "Waits", "waits", "oldest first")
 Workers = page_of(WorkerInfo, "Workers", "workers", "the longest running first", next=None)
 
@@ -157,6 +169,11 @@ async def awakeable(request: HttpRequest) -> Response:
 async def history(request: HttpRequest) -> Response:
     query: HistoryQuery = request.query()
     return page_response(await request.app.events(request.args[0], limit=query.limit, after=query.after))
+
+
+async def journal(request: HttpRequest) -> Response:
+    query: JournalQuery = request.query()
+    return page_response(await request.app.journal(request.args[0], limit=query.limit, after=query.after))
 
 
 async def events(request: HttpRequest) -> Response:

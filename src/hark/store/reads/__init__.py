@@ -9,6 +9,7 @@ from hark.store.reads.events import *
 from hark.store.reads.health import *
 from hark.store.reads.instances import *
 from hark.store.reads.jobs import *
+from hark.store.reads.journals import *
 from hark.store.reads.links import *
 from hark.store.reads.lists import *
 from hark.store.reads.metrics import *
