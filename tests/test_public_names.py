@@ -22,7 +22,8 @@ NAMES = {
     # jobs
     "Job", "Dag", "load_job", "Problem", "TaskContext",
     # what the engine shows
-    "Awakeable", "ChildView", "DefinitionView", "Delivery", "Entry", "Event", "Instance", "Page", "Schedule", "Signal",
+    "Awakeable", "ChildView", "DefinitionView", "Delivery", "Entry", "Event", "Instance", "LiveProblem", "Page",
+    "Report", "Schedule", "Signal",
     "Token", "Wait", "WorkerInfo",
     "Why", "Waiting", "Blocker", "NearMiss",
     # errors
@@ -64,9 +65,9 @@ VERBS = {
     "start", "start_many", "signal_with_start", "signal", "broadcast", "message", "resolve", "reject", "claim",
     "unclaim", "awakeable", "awakeables", "wait_for_awakeable", "get", "list", "result", "journal", "events",
     "events_after", "waits", "why", "workers", "cancel", "retry", "schedule", "schedules", "pause_schedule",
-    "resume_schedule", "trigger_schedule", "unschedule", "definitions", "retire", "unretire", "sweep", "export",
-    "forget", "create_token", "deploy", "undeploy", "tokens", "revoke_token", "rotate_secret", "set_variables",
-    "register", "handler", "gate", "worker", "asgi", "serve", "is_open",
+    "resume_schedule", "trigger_schedule", "unschedule", "definitions", "check", "retire", "unretire", "sweep",
+    "export", "forget", "create_token", "deploy", "undeploy", "tokens", "revoke_token", "rotate_secret",
+    "set_variables", "register", "handler", "gate", "worker", "asgi", "serve", "is_open",
 }  # fmt: skip
 
 

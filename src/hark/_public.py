@@ -46,6 +46,7 @@ from hark.model.nats import Nats
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Outcome, Retry, Spawn, Stop
 from hark.model.page import Page
 from hark.model.problem import Problem
+from hark.model.report import LiveProblem, Report
 from hark.model.retry_policy import RetryPolicy
 from hark.model.values import (
     Awakeable,
@@ -94,12 +95,12 @@ __all__ = [
     "AwakeableTimedOut", "Blocker", "BpmnError", "Broadcast", "CallFailed", "Child", "ChildView", "Conflict", "Context",
     "Dag", "DefinitionView", "Delivery", "Done", "Duplicate", "Entry", "Event", "FunctionContext", "Handle", "Hark",
     "HarkError", "Instance", "InstanceCancelled", "InstanceFailed", "InstanceHeld", "InvalidAnswer",
-    "InvalidDefinition", "InvalidInput", "InvalidOutcome", "InvalidState", "Job", "Machine", "MalformedJson",
-    "MissingExtra", "Nats", "NearMiss", "Next", "NoTarget", "NonDeterministic", "NotAssigned", "NotFound", "NotOpen",
-    "Outcome", "Page", "PayloadTooLarge", "Problem", "Rate", "Reply", "Retry", "RetryPolicy", "RunFailed", "Schedule",
-    "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew", "StoreUnavailable", "TaskContext", "TaskLost",
-    "Token", "Wait", "Waiting", "Why", "Worker", "WorkerInfo", "Workflow", "WouldBlockEventLoop", "load_job", "step",
-    "workflow",
+    "InvalidDefinition", "InvalidInput", "InvalidOutcome", "InvalidState", "Job", "LiveProblem", "Machine",
+    "MalformedJson", "MissingExtra", "Nats", "NearMiss", "Next", "NoTarget", "NonDeterministic", "NotAssigned",
+    "NotFound", "NotOpen", "Outcome", "Page", "PayloadTooLarge", "Problem", "Rate", "Reply", "Report", "Retry",
+    "RetryPolicy", "RunFailed", "Schedule", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew",
+    "StoreUnavailable", "TaskContext", "TaskLost", "Token", "Wait", "Waiting", "Why", "Worker", "WorkerInfo",
+    "Workflow", "WouldBlockEventLoop", "load_job", "step", "workflow",
 ]  # fmt: skip
 
 

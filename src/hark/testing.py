@@ -19,6 +19,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hark.app import Hark
@@ -29,6 +30,7 @@ from hark.model.errors import InstanceHeld
 from hark.model.lanes import ENGINE_QUEUE
 from hark.model.names import micros
 from hark.model.outcomes import Duration
+from hark.model.report import Report
 from hark.model.values import Awakeable, Instance
 from hark.programs.machines.machine import Machine
 from hark.store import reads
@@ -225,6 +227,30 @@ class Harness(Hark):
         if Harness._on_close is not None:
             Harness._on_close(self._read(self._moved.all).result())
         super().__exit__(*exc)
+
+
+def assert_continues(export: str | Path, *definitions: Workflow[..., Any] | type[Machine]) -> Report:
+    """Fail a test if an unfinished instance would not go on with this code.
+
+    Args:
+        export: A file that `hark export --live` wrote.
+        *definitions: The `@workflow` functions and `Machine` classes to check; instances of others are left out.
+
+    Returns:
+        The `Report` of `Hark.check`.
+
+    Raises:
+        AssertionError: Some would not go on; the text says which, why, and what to do.
+        InvalidInput: The file is not such an export, or was written by another version of Hark.
+
+    Example:
+        def test_the_new_code_continues_what_is_live():
+            assert_continues("tests/live.ndjson", order, Checkout)
+    """
+    report = Hark("sqlite://").check(*definitions, export=export).result()
+    if report.problems:
+        raise AssertionError(f"the code does not fit what is live:\n{report}")
+    return report
 
 
 async def _settled(reply: Reply[Any]) -> Any:

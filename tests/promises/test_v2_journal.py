@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hark import FunctionContext, InvalidInput, NotFound, RunFailed, workflow
-from hark.testing import Harness
+from tests.support.harness import harness
 from tests.support.stores import Store
 
 
@@ -32,7 +32,7 @@ def _refuse() -> None:
 
 
 async def test_v2_the_journal_shows_what_the_code_asked_for_and_received(store: Store) -> None:
-    async with Harness(order, url=store.url, **store.options) as app:
+    async with harness(store, order) as app:
         started = await app.start(order, {"total": 41}, correlation_key="order:1")
         await app.drain()
         entries = await app.journal("order:1")
@@ -67,7 +67,7 @@ async def test_v2_pages_of_a_journal_go_on_after_the_last_number(store: Store) -
             await ctx.run(lambda number=number: number, name="count")
         await ctx.wait_for_signal("end")
 
-    async with Harness(count, url=store.url, **store.options) as app:
+    async with harness(store, count) as app:
         counting = await app.start(count)
         await app.drain()
         read: list[Any] = []
@@ -83,7 +83,7 @@ async def test_v2_pages_of_a_journal_go_on_after_the_last_number(store: Store) -
 
 
 async def test_v2_a_journal_that_is_not_there(store: Store) -> None:
-    async with Harness(order, url=store.url, **store.options) as app:
+    async with harness(store, order) as app:
         with pytest.raises(NotFound):
             await app.journal("nobody")
         with pytest.raises(InvalidInput):

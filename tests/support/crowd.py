@@ -501,6 +501,11 @@ READS: dict[str, Question] = {
     "lines_after": by_values(
         reads.lines_after, {"journal_pkey", "instances_pkey"}, id="finished-1000007", after=-1, size=100
     ),
+    "live_ids": Question(
+        reads.live_ids, {"instances_listed"}, values=lambda size: {"whole": True, "names": []}, counts_all=True
+    ),
+    "live_rows": by_ids(reads.live_rows, {"instances_pkey"}, "held"),
+    "epochs_of": by_ids(reads.epochs_of, {"instances_pkey"}, "held"),
     "all_versions": Question(reads.all_versions, {"definitions_pkey"}),
     "count_live": Question(
         reads.count_live, {"instances_listed"}, values=lambda size: {"name": ""}, counts_all=True

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Literal
 
 from hark.app import drawings
 from hark.app.arguments import check_cursor, check_limit, optional_name, target_of
+from hark.app.checking import Progress
 from hark.app.hark import Hark
 from hark.app.job_files import Job
 from hark.app.registered_jobs import gates_of, unknown_gates
@@ -30,6 +32,7 @@ from hark.model.nats import NatsReport
 from hark.model.notes import NoteAwakeable
 from hark.model.outside import FetchedTask
 from hark.model.page import Page
+from hark.model.report import Report
 from hark.model.task_lease import parse_lease
 from hark.model.tokens import digest
 from hark.model.values import Awakeable, DefinitionView, Event, Schedule, Token
@@ -140,6 +143,18 @@ class DoorAccess:
         """
         size, wanted, place = check_limit(limit), optional_name(name, "name"), optional_name(after, "after")
         return self.app._read(lambda store: definition_views.startable(store, wanted, size, place))
+
+    # -- deploys ------------------------------------------------------------------------------------
+
+    def check(self, names: Sequence[str], export: Path | None, progress: Progress) -> Reply[Report]:
+        """Check as `Hark.check` does, and report how far it is."""
+        return self.app._check(names, export, progress)
+
+    def export_live(
+        self, path: Path, names: Sequence[str] = (), progress: Progress = lambda done, total: None
+    ) -> Reply[int]:
+        """Write what a check needs into a file. The reply has the number of instances."""
+        return self.app._export_live(path, frozenset(names) or None, progress)
 
     # -- jobs ---------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from hark.app.arguments import (
     check_rates,
     seconds,
 )
+from hark.app.checking import CheckVerbs
 from hark.app.deploying import DeployVerbs, load_bpmn_program
 from hark.app.handlers import HandlerVerbs
 from hark.app.nats_option import NatsOption
@@ -67,6 +68,7 @@ class Hark(
     OperationVerbs,
     DeployVerbs,
     VersionVerbs,
+    CheckVerbs,
     HandlerVerbs,
 ):
     """Durable workflows that wait for the outside world.

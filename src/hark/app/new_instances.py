@@ -75,6 +75,12 @@ class StartBuilder:
         self._register = register
         self.trace: Callable[[], str | None] | None = None  # with a tracer: the traceparent that new instances get
 
+    def apart(self, registry: Registry) -> StartBuilder:
+        """One that registers what it does not know in another registry only, and records nothing."""
+        return StartBuilder(
+            registry, self._jobs, self._limits, self._max_payload, lambda one: registry.add(program_of(one))
+        )
+
     def build(self, definition: Any, input: Any, options: Any) -> NewInstance:
         """The start of an instance as data; `options` are those of `Hark.start`."""
         item = self._build(definition, input, **options)

@@ -14,6 +14,7 @@ import typer
 from hark.doors.cli import (
     awakeables,
     bpmn,
+    check,
     definitions,
     doctor,
     events,
@@ -63,8 +64,10 @@ for verb in (
     init_and_demo.init, init_and_demo.demo, doctor.doctor, events.events, workers.workers,
 ):  # fmt: skip
     command(cli)(verb)
-for verb in (serve_and_worker.serve, serve_and_worker.worker, migrate.migrate):
-    command(cli, store_only=True)(verb)
+for command_on_a_store in (
+    check.check, check.export, serve_and_worker.serve, serve_and_worker.worker, migrate.migrate,
+):  # fmt: skip
+    command(cli, store_only=True)(command_on_a_store)
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")
 cli.add_typer(jobs.cli, name="job")

@@ -65,6 +65,18 @@ class Registry:
         self._fingerprints: tuple[dict[str, LaneProgram], dict[str, str]] = ({}, {})  # of these programs
         self._queues: frozenset[str] = frozenset({"default"})
 
+    def copy(self) -> Registry:
+        """A registry with the same programs, which may get others."""
+        other = Registry(lambda: None)
+        other._programs, other._by_lane, other._lanes = self._programs, self._by_lane, self._lanes
+        return other
+
+    def replace(self, program: Program) -> None:
+        """Register a program in place of another one with its name and version, if there is one."""
+        program.codec.prepare()
+        self._programs = {**self._programs, (program.name, program.version): program}
+        self._add_lane(code_lane(program.name, program.version), program)
+
     def add(self, program: Program) -> bool:
         """Register a program. Return False if it is registered already.
 
@@ -120,6 +132,10 @@ class Registry:
             return self._programs.get((name, version))
         versions = [v for n, v in self._programs if n == name]
         return self._programs[(name, max(versions))] if versions else None
+
+    def programs(self) -> list[Program]:
+        """The programs of definitions."""
+        return [*self._programs.values()]
 
     def rows(self) -> list[DefinitionRow]:
         """The rows of the definitions, as they are recorded in the store."""

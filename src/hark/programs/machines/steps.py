@@ -320,12 +320,7 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
     try:
         try:
             context.state = program.codec.load(claim.state)
-            step = program.steps.get(claim.step)
-            if step is None:
-                raise InvalidOutcome(
-                    f"{program.name} version {program.version} has no step {claim.step!r}. "
-                    f"It has: {', '.join(program.steps)}."
-                )
+            step = _step(program, claim.step)
         except HarkError as error:
             if not claim.has_run:
                 raise
@@ -343,6 +338,29 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
         if not begun and isinstance(decision.move, Finish) and decision.move.status == "failed":
             decision.move.keeps_undo = True  # the code has changed: an undo that has not begun is not lost
         return decision
+
+
+def _step(program: StepProgram, name: str) -> StepFunction:
+    step = program.steps.get(name)
+    if step is None:
+        raise InvalidOutcome(
+            f"{program.name} version {program.version} has no step {name!r}. It has: {', '.join(program.steps)}."
+        )
+    return step
+
+
+def misfit_of(program: StepProgram, claim: Claim) -> NonDeterministic | None:
+    """Why this machine would be held when it runs next, or its undo (V2); None if its code fits."""
+    try:
+        program.codec.load(claim.state)
+        _step(program, claim.step)
+    except HarkError as error:
+        return _misfit(program, claim, error)
+    if claim.on_cancel is None or claim.on_cancel in program.steps:
+        return None
+    has = ", ".join(program.steps)
+    text = f"{program.name} version {program.version} has no step {claim.on_cancel!r}, its on_cancel. It has: {has}."
+    return NonDeterministic(text, expected=f"step {claim.on_cancel!r}", found=has)
 
 
 def _misfit(program: StepProgram, claim: Claim, error: HarkError) -> NonDeterministic:

@@ -12,6 +12,7 @@ from hark.store.reads.jobs import *
 from hark.store.reads.journals import *
 from hark.store.reads.links import *
 from hark.store.reads.lists import *
+from hark.store.reads.live import *
 from hark.store.reads.metrics import *
 from hark.store.reads.runs import *
 from hark.store.reads.schedules import *

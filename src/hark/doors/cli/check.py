@@ -1,0 +1,132 @@
+"""`hark check` and `hark export`: what the code of an app does to what is live, before it is deployed."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hark.doors.cli.completion import definitions
+from hark.doors.cli.engine import local_only_app, open_store
+from hark.doors.cli.options import Options
+from hark.doors.cli.output import print_json, printable
+from hark.model.errors import HarkError, InvalidInput
+
+if TYPE_CHECKING:
+    from hark.model.report import Report
+
+_NICE = 10
+_BAR = 30  # characters
+_REDRAW = 0.1  # seconds
+
+_Names = Annotated[
+    list[str] | None,
+    typer.Option("--definition", metavar="NAME", help="Only this one; repeatable", autocompletion=definitions),
+]
+
+
+def check(
+    options: Options,
+    names: _Names = None,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="A file of `hark export --live`, instead of the store"),
+    ] = None,
+) -> None:
+    """Check what the code of --app does to the unfinished instances, before it is deployed.
+
+    Functions are replayed from their journals; nothing is executed, and nothing is written. Exits with 0 if all of
+    them go on with the code, with 1 if not, with 2 if it could not look.
+
+    hark check --app shop:app
+    """
+    try:
+        report = _check(options, names or [], export)
+    except HarkError as error:
+        print(f"hark: {printable(str(error))}", file=sys.stderr)
+        raise typer.Exit(2) from error
+    if options.json:
+        print_json(report)
+    else:
+        print("\n".join(printable(line) for line in str(report).splitlines()))
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _check(options: Options, names: Sequence[str], export: Path | None) -> "Report":
+    from hark.app.door_access import DoorAccess
+
+    if options.app is None:
+        raise InvalidInput("Name the app whose code is checked: --app module:app.")
+    app = local_only_app(options, "check")
+    with _at_low_priority(), _progress_bar("checked") as progress:
+        if export is not None:
+            return DoorAccess(app).check(names, export, progress).result()
+        with open_store(app, options, "read") as app:
+            return DoorAccess(app).check(names, None, progress).result()
+
+
+def export(
+    options: Options,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write")],
+    live: Annotated[bool, typer.Option("--live", help="The unfinished instances, for `hark check --export`")] = False,
+    names: _Names = None,
+) -> None:
+    """Write the unfinished instances into a file, with which `hark check` works where the store cannot be reached.
+
+    The file has the states and journals of the instances: keep it as safe as the store. It has no secrets of links.
+
+    hark export --live -o live.ndjson
+    """
+    from hark.app.door_access import DoorAccess
+
+    if not live:
+        raise InvalidInput("Say what to export: --live writes the unfinished instances.")
+    app = local_only_app(options, "export")
+    with _progress_bar("written") as progress, open_store(app, options, "read") as app:
+        count = DoorAccess(app).export_live(output, names or [], progress).result()
+    if options.json:
+        print_json({"file": str(output), "instances": count})
+    else:
+        print(f"{_count(count)} written to {output}. `hark check --app module:app --export {output}` checks them.")
+
+
+def _count(number: int) -> str:
+    return f"{number} instance{'' if number == 1 else 's'}"
+
+
+@contextmanager
+def _at_low_priority() -> Iterator[None]:
+    """Leave the processor to the workers beside this process."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.nice(_NICE)
+    try:
+        yield
+    finally:
+        with suppress(PermissionError):  # a command ends here anyway
+            os.setpriority(os.PRIO_PROCESS, 0, before)
+
+
+@contextmanager
+def _progress_bar(done_word: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on the terminal; nothing where the output of errors is no terminal."""
+    shown, last = sys.stderr.isatty(), 0.0
+
+    def draw(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if shown and total and (now - last >= _REDRAW or done == total):
+            last = now
+            full = _BAR * done // total
+            bar = f"\r{'█' * full}{'░' * (_BAR - full)} {done} of {total} {done_word}"
+            print(bar, end="", file=sys.stderr, flush=True)
+
+    try:
+        yield draw
+    finally:
+        if last:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

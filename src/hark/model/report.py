@@ -1,0 +1,80 @@
+"""Report: what new code does to what is live (V2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_SAMPLES: Final = 3  # instances that the text names for each cause
+
+
+@dataclass(frozen=True, slots=True)
+class LiveProblem:
+    """An unfinished instance that does not go on with the code that was checked.
+
+    Attributes:
+        instance_id: The instance.
+        definition: The name of its definition.
+        version: The version that it runs.
+        entry: The entry of its journal at which they differ; None if it is none.
+        line: The line of the code, as "FILE:LINE"; or None.
+        expected: What was committed, such as the operation in the journal.
+        found: What the code has, or asks for.
+        advice: What to do before the deploy.
+    """
+
+    instance_id: str
+    definition: str
+    version: int
+    entry: int | None
+    line: str | None
+    expected: str
+    found: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the code that was checked does to what is live.
+
+    Attributes:
+        continues: How many unfinished instances go on with it.
+        problems: Those that do not.
+        unneeded_patches: The names of patches that no unfinished instance needs any more: the calls can be removed.
+    """
+
+    continues: int
+    problems: tuple[LiveProblem, ...]
+    unneeded_patches: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """The report as text: the problems by cause, the largest first."""
+        causes: dict[tuple[str | int | None, ...], list[LiveProblem]] = {}
+        for one in self.problems:
+            causes.setdefault((one.definition, one.version, one.line, one.expected, one.found), []).append(one)
+        lines = [line for group in sorted(causes.values(), key=len, reverse=True) for line in _lines_of_cause(group)]
+        stopped = len({one.instance_id for one in self.problems})
+        total = self.continues + stopped
+        lines.append(f"{self.continues} of {total} unfinished instance{'' if total == 1 else 's'} would go on.")
+        lines += [
+            f"ctx.patched({name!r}) is not needed any more: no unfinished instance runs the code before it."
+            for name in self.unneeded_patches
+        ]
+        return "\n".join(lines)
+
+
+def _lines_of_cause(problems: Sequence[LiveProblem]) -> list[str]:
+    first, count = problems[0], len(problems)
+    ids = ", ".join(one.instance_id for one in problems[:_SAMPLES])
+    lines = [
+        f"{first.definition} version {first.version}: {count} would not go on",
+        f"  expected   {first.expected}" + ("" if first.entry is None else f", entry {first.entry} of the journal"),
+        f"  found      {first.found}",
+        f"  instances  {ids}" + (f" and {count - _SAMPLES} more" if count > _SAMPLES else ""),
+        f"  to do      {first.advice}",
+        "",
+    ]
+    if first.line is not None:
+        lines.insert(3, f"  line       {first.line}")
+    return lines

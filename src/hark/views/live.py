@@ -1,0 +1,43 @@
+"""Read the unfinished instances as claims, with their journals and waits, beside the turns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+
+from hark.model.activation import Claim, JournalRow, WaitRow
+from hark.store import reads
+from hark.store import statements as sql
+from hark.store.protocol import Store
+
+_PAGE = 200  # instances
+
+
+async def live_ids(store: Store, names: Collection[str] | None) -> list[str]:
+    """The ids of all unfinished instances, or of those of some definitions."""
+    return [id for (id,) in await store.read(reads.live_ids, whole=names is None, names=sorted(names or ()))]
+
+
+async def pages(store: Store, ids: list[str]) -> AsyncIterator[tuple[list[Claim], int]]:
+    """These instances in pages, each with how many of the ids are left. One that commits while it is read is read once
+    more; one that has ended meanwhile is left out."""
+    left = ids[::-1]
+    while left:
+        page, left[-_PAGE:] = left[-_PAGE:], []
+        claims = await _read(store, page)
+        epochs = {id: epoch for id, epoch in await store.read(reads.epochs_of, ids=[claim.id for claim in claims])}
+        left += [claim.id for claim in claims if epochs.get(claim.id, claim.epoch) != claim.epoch]
+        yield [claim for claim in claims if epochs.get(claim.id) == claim.epoch], len(left)
+
+
+async def _read(store: Store, ids: list[str]) -> list[Claim]:
+    claims = {row[0]: Claim(*row) for row in await store.read(reads.live_rows, ids=ids)}
+    journaled = [claim for claim in claims.values() if claim.kind == "workflow" and claim.has_run]
+    if journaled:
+        for nth, *line in await store.read(sql.journal_of, [(claim.id, claim.visit) for claim in journaled]):
+            journaled[nth - 1].journal.append(JournalRow(*line))
+        for id, instance, place, kind, name, key, deadline, remaining, since, fired_at, each in await store.read(
+            sql.waits_of, ids=[claim.id for claim in journaled]
+        ):
+            row = WaitRow(id, place, kind, name, key, deadline, remaining, fired_at, since, each)
+            claims[instance].waits.append(row)
+    return list(claims.values())
