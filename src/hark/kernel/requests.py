@@ -360,5 +360,5 @@ class Capacity(Struct):
     codes: Mapping[str, str] = {}  # the fingerprint of the code of each lane
     try_held: bool = False  # held instances may fit: code was registered
     in_memory: Mapping[str, int] = {}
-    """The functions that the worker has in memory, with the epoch of the claim that continues each of them. It may give
-    one up at any time, and then reads the journal itself."""
+    """The functions that the worker has in memory, with the epoch at which each of them has parked. It may give one
+    up at any time, and then reads the journal itself."""

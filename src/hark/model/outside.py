@@ -61,6 +61,6 @@ def epoch_of(token: str, id: str) -> int:
     """The epoch in a token, which is the lease of the task as text (task_lease.py). Raises TaskLost if it is not a
     token of this task."""
     epoch, _, task = token.partition(".")
-    if task != id or not (epoch.isascii() and epoch.isdigit() and len(epoch) < 10):
+    if task != id or not (epoch.isascii() and epoch.isdigit() and len(epoch) < 20):
         raise TaskLost(f"This is not a token of task {id}. Use the one that came with the task.")
-    return int(epoch)
+    return min(int(epoch), (1 << 63) - 1)

@@ -16,6 +16,7 @@ from hark.kernel import buckets
 from hark.kernel.buckets import MAX_ROUNDS, PAST_REFUSED, Candidate
 from hark.kernel.requests import CommitTask, FetchTasks, RenewTask
 from hark.kernel.rows import status_of
+from hark.model import epochs
 from hark.model.activation import Claim
 from hark.model.errors import task_lost
 from hark.model.lanes import ENGINE_QUEUE
@@ -143,7 +144,7 @@ def _assign(
 async def _take(turn: Turn, granted: list[Candidate], takers: dict[str, FetchTasks]) -> None:
     owners = {candidate.id: OWNER + new_id() for candidate in granted}
     claims = {}
-    for row in await turn.tx.fetch(sql.claim_tasks, sorted(owners.items())):
+    for row in await turn.tx.fetch(sql.claim_tasks, sorted(owners.items()), nonce=epochs.new_nonce()):
         claim = Claim(*row)
         claim.counted, claim.has_inbox_rows, claim.now = bool(claim.counted), bool(claim.has_inbox_rows), turn.now
         claims[claim.id] = claim
