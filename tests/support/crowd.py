@@ -326,7 +326,7 @@ TURN: dict[str, Question] = {
         sql.claim_tasks, {"instances_pkey"}, lambda size: rows_of(sql.claim_tasks, ids("ready"), owner="outside:1"),
         lambda size: {"nonce": 1},
     ),
-    "fetched_task": by_values(sql.fetched_task, {"instances_pkey", "workers_pkey"}, id=ids("running")[0], epoch=1),
+    "fetched_task": by_values(sql.fetched_task, {"instances_pkey", "workers_pkey"}, id=ids("running")[0]),
     "status_of_task": by_values(sql.status_of_task, {"instances_pkey"}, id=ids("running")[0]),
     "task_leases": by_ids(sql.task_leases, {"instances_pkey", "workers_pkey"}, "running"),
     "renew_leases": Question(sql.renew_leases, {"workers_pkey"}, lambda size: [("outside:1", NOW)]),

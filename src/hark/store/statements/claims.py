@@ -120,13 +120,14 @@ claim_tasks = Sql(
     """,
 )
 
-# J11: a fetched task as its worker holds it, to make its outcome. Committed: the turn that commits it is fenced.
+# J11: a fetched task as its worker holds it, to make its outcome, with its lease, which is compared with the token.
+# Committed: the turn that commits it is fenced.
 fetched_task = Sql(
     f"""
-    SELECT {_CLAIMED_OF_I},
+    SELECT {_CLAIMED_OF_I}, i.lease_owner,
         (SELECT w.started_at FROM workers w WHERE w.id = i.lease_owner)
     FROM instances i
-    WHERE i.id = :id::text AND i.epoch = :epoch::bigint AND coalesce(i.status, '') = 'executing'
+    WHERE i.id = :id::text AND coalesce(i.status, '') = 'executing'
         AND coalesce(i.lease_owner, '') LIKE 'outside:%'
     """
 )
