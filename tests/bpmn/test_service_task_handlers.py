@@ -39,8 +39,8 @@ class Worker(Script):
     async def job_graph(self, definition: str, version: int) -> JobGraph:
         return self.tasks
 
-    async def variables(self, process: str, epoch: int, since: int) -> Mapping[str, Any]:
-        assert (process, epoch, since) == ("p1", 2, 0)
+    async def variables(self, process: str, count: int, since: int) -> Mapping[str, Any]:
+        assert (process, count, since) == ("p1", 2, 0)
         self.reads += 1
         return self.root
 

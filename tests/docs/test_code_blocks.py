@@ -62,13 +62,19 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
 
 
 def ask_server(folder: Path, line: str, address: str) -> None:
-    """Run a curl line until the response contains the text of its comment: steps run meanwhile."""
+    """Run a curl line until the response contains the text of its comment: steps run meanwhile. `TOKEN` in a line
+    stands for the token that the page has received."""
+    token = folder / "token"
     line, _, expected = line.partition("  # ")
+    if "TOKEN" in line:
+        line = line.replace("TOKEN", token.read_text("utf-8"))
     command = shlex.split(line.replace("localhost:4097", address.removeprefix("http://")))
     end = time.monotonic() + 30
     while True:
         response = run(folder, *command, "-sS", "--fail-with-body")
         if expected in response:
+            if found := re.search(r'"token":"([^"]+)"', response):
+                token.write_text(found[1], "utf-8")
             return
         assert "-d" not in command, f"{line}: {response}"
         assert time.monotonic() < end, f"{line}: {response}"

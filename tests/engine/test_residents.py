@@ -286,3 +286,17 @@ async def test_what_parks_after_the_worker_has_stopped_is_given_up_at_once() -> 
     claim: Any = SimpleNamespace(id="late", epoch=1, session=_Session())
     kept.keep(claim)
     assert given_up == [claim]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_x2_a_function_that_parked_in_a_past_that_the_database_has_lost_is_given_up(is_lost: bool) -> None:
+    given_up: list[Any] = []
+    resumed: list[Any] = []
+    kept = residents.Residents(10, given_up.append)
+    parked: Any = SimpleNamespace(id="x", epoch=1, session=SimpleNamespace(size=lambda: 1, resume=resumed.append))
+    kept.keep(parked)
+    claim = a_claim(id="x", epoch=3)
+    claim.epoch_before = (1 << 40) + 2 if is_lost else kept.epochs["x"]
+    kept.resume(claim)
+    kept.close()
+    assert (given_up, resumed) == (([parked], []) if is_lost else ([], [claim]))

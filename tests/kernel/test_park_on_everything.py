@@ -13,6 +13,7 @@ import pytest
 from hark.kernel.requests import Cancel, Deliver, Message, Publish, Reclaim, Request, RetryInstance, SettleAwakeable
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Finish, NewAwakeable, NewInstance, Park, Settle
+from hark.model.epochs import count_of
 from hark.model.errors import NoTarget
 from tests.promises.support_signals import Turns, count, outcome, rows
 from tests.support.stores import Store
@@ -345,7 +346,7 @@ async def test_a_crash_loses_no_wait_and_no_answer(stage: Stage) -> None:
     lost = await stage.claim()
     await stage.send(Reclaim(owners=["by-hand"]))
     again = await stage.claim()
-    assert again.epoch > lost.epoch
+    assert count_of(again.epoch) > count_of(lost.epoch)
     assert [row.seq for row in again.inbox] == [row.seq for row in lost.inbox]
     assert {wait.id for wait in again.waits} == set(PLACES)
 

@@ -304,7 +304,7 @@ async def measure(store: Store, call: str) -> Work:
     try:
         values = call_parameters(*CALLS[call])
         assert values is not None
-        bound = statements.call_turn.bind(None, {**values, "now": crowd.NOW, "position": crowd.NOW})
+        bound = statements.call_turn.bind(None, {**values, "nonce": 1, "now": crowd.NOW, "position": crowd.NOW})
         explain = await prepare(db, *bound)
         await db.execute("BEGIN; SAVEPOINT before")
         await db.fetchval(explain)  # the first call plans, and marks dead index entries

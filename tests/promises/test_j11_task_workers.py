@@ -233,9 +233,56 @@ async def test_j11_a_call_under_a_lost_lease_gets_409_and_changes_nothing(store:
         assert {event.type for event in await app.events(task["id"])}.isdisjoint({"stream", "checkpoint", "heartbeat"})
         await worker.report(task, "complete", output="mine")
         assert await job.result(timeout=30) == {"resize": "mine"}
-        for forged in ("", "1", "x.y", f"99.{task['id']}", f"1.{job.id}", f"²{task['token']}"):
-            response = await worker.report({**task, "token": forged}, "complete", output="forged")
-            assert response.status_code == 409
+
+
+REPORTS: dict[str, dict[str, Any]] = {
+    "heartbeat": {"checkpoint": 1, "stream": 2, "details": 3},
+    "complete": {"output": "forged"},
+    "continue": {"output": "forged"},
+    "fail": {"error": "forged", "retry": False},
+    "error": {"code": "forged"},
+    "escalate": {"code": "forged"},
+}
+
+
+async def test_j11_a_worker_cannot_report_on_a_task_whose_token_it_does_not_have(store: Store) -> None:
+    """The scope `work` is not enough: `mail` must not complete a `fraud-check`. What can be known of a task without its
+    token is no help: its id, its epoch, its lease, the token of its claim before and of another task of that fetch."""
+    dag = Dag("orders")
+    for handler in ("mail", "fraud-check"):
+        dag.task(handler, handler, retry={"limit": 3, "delay": 0})
+    async with outside(store) as (app, worker):
+        job = await app.start(dag)
+        await until(lambda: _has_task(app, job.id), "both tasks")
+        before = {task["handler"]: task for task in await worker.fetch("mail", "fraud-check", most=2)}
+        assert set(before) == {"mail", "fraud-check"}
+        check = before["fraud-check"]
+        assert (await worker.report(check, "fail", error="again", delay=0)).status_code == 200
+        check = await worker.fetch_one("fraud-check")
+        columns = f"status, state, epoch, lease_owner FROM instances WHERE id = '{check['id']}'"
+        [row] = await query(store, f"SELECT {columns}")
+        assert row[3].startswith("outside:")
+        forged = {
+            "", "1", "x.y", f"{row[2]}.{check['id']}", f"{row[2]}", row[3], row[3].removeprefix("outside:"),
+            f"²{check['token']}", check["token"][:-1], before["fraud-check"]["token"], before["mail"]["token"],
+        }  # fmt: skip
+        assert check["token"] not in forged
+        for token in forged:
+            for verb, body in REPORTS.items():
+                response = await worker.report({**check, "token": token}, verb, **body)
+                assert (response.status_code, response.json()["type"]) == (409, "TaskLost"), (token, verb)
+        assert await query(store, f"SELECT {columns}") == [row]
+        events = await app.events(check["id"])
+        assert {event.type for event in events}.isdisjoint({"stream", "checkpoint", "heartbeat", "escalated"})
+        assert (await worker.report(check, "complete", output="mine")).status_code == 200
+
+
+async def test_j11_the_store_does_not_have_the_token_of_a_task(store: Store) -> None:
+    async with outside(store) as (app, worker):
+        await app.start(thumbnails())
+        task = await worker.fetch_one()
+        for table in ("instances", "workers", "events"):
+            assert task["token"] not in str(await query(store, f"SELECT * FROM {table}"))
 
 
 async def test_j11_a_cancelled_task_is_reported_to_its_worker(store: Store) -> None:

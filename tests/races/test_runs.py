@@ -5,6 +5,7 @@ import pytest
 from hark.kernel.requests import Cancel, Commit, Deliver, Reclaim, SettleAwakeable
 from hark.model.activation import Claim
 from hark.model.decisions import Arm, Decision, Finish, Park, Settle
+from hark.model.epochs import count_of
 from hark.model.errors import AlreadySettled, NoTarget, TaskLost
 from tests.support.runs import note_awakeable, note_timeout, note_wait, on_run, running, workers
 from tests.support.stage import Duel, Race, Stage, part, race
@@ -74,7 +75,7 @@ async def test_fault_52_a_signal_concurrent_with_a_lost_lease_reaches_the_next_a
     await stage.one.run(note_wait(task, on_run("a", "w")))
     reclaiming, delivering = yield Duel(part(Reclaim(owners=["worker"]), claim=workers("other")), part(send()))
     [claim] = reclaiming.claims
-    assert claim.epoch > task.epoch
+    assert count_of(claim.epoch) > count_of(task.epoch)
     assert await received(stage) == {"run.0": ["w"]}
     for arrived in delivering.arrived.values():
         assert [row.wait_id for row in arrived.rows] == ["w"]

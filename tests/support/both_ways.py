@@ -21,7 +21,7 @@ from hark.kernel.turn import run_turn
 from hark.model.activation import Claim, InboxRow
 from hark.model.values import Rate
 from hark.store.postgres import PostgresStore, PostgresTx
-from tests.support.turns import TickingClock, rules
+from tests.support.turns import TickingClock, rules, same_nonces
 
 Requests = Callable[[], Sequence[Request]]
 Shown = dict[str, Any]
@@ -56,9 +56,10 @@ class BothWays:
             True if the turn was carried out as one call; then both ways are really two.
         """
         last, now = self.store._last_tx, self.clock.now
-        full, _ = await self._play(make(), capacity, call_turns=False)
-        self.store._last_tx, self.clock.now = last, now
-        quick, in_one_call = await self._play(make(), capacity, call_turns=True)
+        with same_nonces():
+            full, _ = await self._play(make(), capacity, call_turns=False)
+            self.store._last_tx, self.clock.now = last, now
+            quick, in_one_call = await self._play(make(), capacity, call_turns=True)
         self.store._last_tx, self.clock.now = last, now
         self.in_one_call += in_one_call
         assert quick.keys() == full.keys()

@@ -187,9 +187,10 @@ TURN: dict[str, Question] = {
     ),
     "release": by_values(sql.release, {"instances_pkey"}, ids=ids("held")),
     "hold": Question(sql.hold, {"instances_pkey"}, lambda size: rows_of(sql.hold, ids("running"), held_by="f1")),
-    "claim": by_values(sql.claim, {"instances_pkey"}, owner="me", ids=ids("ready")),
+    "claim": by_values(sql.claim, {"instances_pkey"}, owner="me", nonce=1, ids=ids("ready")),
     "claim_woken": by_values(
-        sql.claim_woken, {"instances_pkey"}, owner="me", ids=ids("mailed"), queues=["default"], lanes=["busy@1"]
+        sql.claim_woken, {"instances_pkey"}, owner="me", nonce=1, ids=ids("mailed"), queues=["default"],
+        lanes=["busy@1"],
     ),
     "lock": by_ids(sql.lock, {"instances_pkey"}, "parked"),
     "advance": outcomes_of(sql.advance),
@@ -322,9 +323,10 @@ TURN: dict[str, Question] = {
         lambda size: {"most": 10},
     ),
     "claim_tasks": Question(
-        sql.claim_tasks, {"instances_pkey"}, lambda size: rows_of(sql.claim_tasks, ids("ready"), owner="outside:1")
+        sql.claim_tasks, {"instances_pkey"}, lambda size: rows_of(sql.claim_tasks, ids("ready"), owner="outside:1"),
+        lambda size: {"nonce": 1},
     ),
-    "fetched_task": by_values(sql.fetched_task, {"instances_pkey", "workers_pkey"}, id=ids("running")[0], epoch=1),
+    "fetched_task": by_values(sql.fetched_task, {"instances_pkey", "workers_pkey"}, id=ids("running")[0]),
     "status_of_task": by_values(sql.status_of_task, {"instances_pkey"}, id=ids("running")[0]),
     "task_leases": by_ids(sql.task_leases, {"instances_pkey", "workers_pkey"}, "running"),
     "renew_leases": Question(sql.renew_leases, {"workers_pkey"}, lambda size: [("outside:1", NOW)]),

@@ -7,13 +7,16 @@ hand signals exactly as programs/machines/steps.py does, so a claim can be answe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 from hark.kernel.limits import Limits
 from hark.kernel.requests import Capacity, Commit, DefinitionRow, Register, Request
 from hark.kernel.rules import Rules
+from hark.model import epochs
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Advance, Arm, Decision, Effect, Finish, Hold, NewAwakeable, NewInstance, Park, Redo
 from hark.model.values import PARKED, TERMINAL, Rate
@@ -38,6 +41,13 @@ class TickingClock:
 
     def advance(self, micros: int) -> None:
         self.now += micros
+
+
+@contextmanager
+def same_nonces() -> Iterator[None]:
+    """Claims do not differ in the random half of their epochs: what two executions leave can be compared."""
+    with patch.object(epochs, "new_nonce", return_value=5 << 31 | 1):
+        yield
 
 
 def rules(

@@ -19,6 +19,7 @@ from hark.kernel.buckets import MAX_ROUNDS, PAST_REFUSED, Candidate
 from hark.kernel.inbox import NO_SIGNALS, load_inboxes, read_before, read_waits
 from hark.kernel.requests import Capacity, Commit
 from hark.kernel.wait_kinds import WAIT_KINDS
+from hark.model import epochs
 from hark.model.activation import ChildRow, Claim, WaitRow
 from hark.model.lanes import ENGINE_QUEUE, INTERPRETED
 from hark.store import statements as sql
@@ -78,10 +79,9 @@ async def _claim_all_woken(turn: Turn, capacity: Capacity, free: dict[str, int])
     queues = [queue for queue, slots in free.items() if slots >= len(woken)]
     if not queues or not capacity.lanes:
         return False
-    rows = await turn.tx.fetch(
-        sql.claim_woken, owner=capacity.owner, ids=sorted(woken), queues=queues, lanes=list(capacity.lanes)
-    )
-    claims = [_new_claim(row, capacity) for row in rows]
+    ids, lanes, nonce = sorted(woken), list(capacity.lanes), epochs.new_nonce()
+    rows = await turn.tx.fetch(sql.claim_woken, owner=capacity.owner, nonce=nonce, ids=ids, queues=queues, lanes=lanes)
+    claims = [_new_claim(row, capacity, nonce) for row in rows]
     claims.sort(key=lambda claim: claim.priority)
     turn.result.claims += claims
     for claim in claims:
@@ -245,13 +245,15 @@ def _assign(granted: list[Candidate], free: dict[str, int], may_yield: _Running)
 
 
 async def _take(turn: Turn, capacity: Capacity, granted: list[Candidate]) -> None:
-    rows = await turn.tx.fetch(sql.claim, owner=capacity.owner, ids=[candidate.id for candidate in granted])
-    claims = {row[0]: _new_claim(row, capacity) for row in rows}
+    ids, nonce = [candidate.id for candidate in granted], epochs.new_nonce()
+    rows = await turn.tx.fetch(sql.claim, owner=capacity.owner, nonce=nonce, ids=ids)
+    claims = {row[0]: _new_claim(row, capacity, nonce) for row in rows}
     turn.result.claims += [claims[candidate.id] for candidate in granted]
 
 
-def _new_claim(row: Any, capacity: Capacity) -> Claim:
+def _new_claim(row: Any, capacity: Capacity, nonce: int) -> Claim:
     claim = Claim(*row)
+    claim.epoch_before = epochs.epoch_before(claim.epoch, nonce)
     claim.counted, claim.has_inbox_rows = bool(claim.counted), bool(claim.has_inbox_rows)
     claim.traits = capacity.lanes[claim.lane]
     return claim

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 
 async def load(tx: Tx, claims: Sequence[Claim], in_memory: Mapping[str, int]) -> None:
-    """Read the journals of claimed functions; not of those that the memory of the worker holds, by id and epoch."""
+    """Read the journals of claimed functions; not of those that the memory of the worker holds, by id and epoch
+    before the claim."""
     unread = []
     for claim in claims:
         if claim.traits.keeps_journal and claim.has_run:
-            claim.is_journal_unread = in_memory.get(claim.id) == claim.epoch
+            claim.is_journal_unread = in_memory.get(claim.id) == claim.epoch_before
             if not claim.is_journal_unread:
                 unread.append(claim)
     if unread:

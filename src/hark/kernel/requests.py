@@ -267,12 +267,13 @@ class DeployGroup(Request, eq=False):
 
 class FetchTasks(Request, eq=False):
     """Claim tasks for a worker outside, which reports what became of them in calls of its own. The result is the list
-    of claims, each with a lease of its own."""
+    of claims, each with a lease of its own; `tokens` has the token of each, by task id."""
 
     lanes: tuple[str, ...] = ()
     most: int = 1
     lease: int = 60_000_000  # µs
     info: str = "{}"  # JSON, as workers record it about themselves (views/worker_info.py)
+    tokens: dict[str, str] = {}
 
 
 class RenewTask(Request, eq=False):
@@ -360,5 +361,5 @@ class Capacity(Struct):
     codes: Mapping[str, str] = {}  # the fingerprint of the code of each lane
     try_held: bool = False  # held instances may fit: code was registered
     in_memory: Mapping[str, int] = {}
-    """The functions that the worker has in memory, with the epoch of the claim that continues each of them. It may give
-    one up at any time, and then reads the journal itself."""
+    """The functions that the worker has in memory, with the epoch at which each of them has parked. It may give one
+    up at any time, and then reads the journal itself."""

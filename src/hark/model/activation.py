@@ -169,6 +169,7 @@ class Claim(Struct):
     scheduled_at: int | None  # the tick that started it, µs since 1970
     has_run: bool  # an outcome was committed, or a worker was lost: it is not new
     now: int = 0
+    epoch_before: int = 0  # the epoch of the instance before this claim
     inbox: list[InboxRow] = field(default_factory=list)
     read_to: int = 0  # the highest seq in its inbox
     waits: list[WaitRow] = field(default_factory=list)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from datetime import datetime
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType
-
-from hark.model.errors import TaskLost
 
 OWNER: Final = "outside:"  # the prefix of the owners of fetched tasks, which are the ids of their leases in `workers`
 
@@ -17,7 +17,7 @@ class FetchedTask(Struct, frozen=True):
 
     Attributes:
         id: The id of the task.
-        token: Proves that this worker holds the task; every call about the task needs it.
+        token: Proves that this worker holds the task; every call about the task needs it. A secret of this fetch.
         handler: The handler that it is for.
         run_id: The id of its job or process.
         name: Its name in the job, or the id of its element.
@@ -57,10 +57,11 @@ class TaskHeartbeat(Struct, frozen=True):
     until: datetime | None
 
 
-def epoch_of(token: str, id: str) -> int:
-    """The epoch in a token, which is the lease of the task as text (task_lease.py). Raises TaskLost if it is not a
-    token of this task."""
-    epoch, _, task = token.partition(".")
-    if task != id or not (epoch.isascii() and epoch.isdigit() and len(epoch) < 10):
-        raise TaskLost(f"This is not a token of task {id}. Use the one that came with the task.")
-    return int(epoch)
+def new_token() -> str:
+    """Make the token of one claim: 192 random bits. The store keeps only a digest of it, in the id of its lease."""
+    return secrets.token_urlsafe(24)
+
+
+def owner_of(token: str) -> str:
+    """The id of the lease of the claim that has this token."""
+    return OWNER + hashlib.sha256(token.encode(errors="replace")).hexdigest()[:32]

@@ -157,7 +157,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "WaitsQuery": {"name": "paid", "kind": "signal", "limit": 100, "after": "1772355600000000-o-42"},
     "SchedulesQuery": {"limit": 100, "after": "weekly-report"},
     "DeployQuery": {"ignore_extensions": False},
-    "DefinitionsQuery": {"limit": 100, "after": "release"},
+    "DefinitionsQuery": {"limit": 100, "after": "release", "name": "release", "all_versions": True},
+    "JournalQuery": {"limit": 100, "after": "7"},
     "StreamQuery": {"after": "2"},
     "LinkQuery": {"t": "1.dG9rZW4.c2lnbmF0dXJl", "by": "ann"},
 }  # fmt: skip

@@ -14,6 +14,7 @@ from hark.engine.turns.clerk import Clerk
 from hark.engine.turns.reply import Reply
 from hark.engine.worker.registry import Registry
 from hark.model import json
+from hark.model.epochs import count_of
 from hark.model.errors import NotFound
 from hark.model.lanes import BPMN, gate_lane
 from hark.store import reads
@@ -107,18 +108,18 @@ class DefinitionSources:
         elsewhere = {lane for row in workers for lane in row.definitions.split(",")}
         return [name for name in unknown if gate_lane(name) not in elsewhere]
 
-    async def variables(self, process: str, epoch: int, since: int) -> Mapping[str, Any]:
-        """The variables that a process has at this epoch or a later one; it was at an earlier one at `since`, µs. Its
-        tasks share them. A read before `since` may be of an earlier instance with the same id."""
+    async def variables(self, process: str, count: int, since: int) -> Mapping[str, Any]:
+        """The variables that a process has once its epoch has this count; it had not yet at `since`, µs. Its tasks
+        share them. A read before `since` may be of an earlier instance with the same id."""
         kept = self._variables.get(process)
         if kept is None:
             kept = self._variables[process] = _KeptVariables(process)
             if len(self._variables) > _MAX_KEPT:
                 with contextlib.suppress(KeyError):  # another thread was faster
                     self._variables.popitem(last=False)
-        if kept.last.is_current(epoch, since):
+        if kept.last.is_current(count, since):
             return kept.last.variables
-        return await self._read(lambda store: kept.read(store, epoch, since, self._clerk.now))
+        return await self._read(lambda store: kept.read(store, count, since, self._clerk.now))
 
     async def _read(self, read: Callable[[Store], Awaitable[T]]) -> T:
         reply: Reply[T] = Reply()
@@ -127,14 +128,14 @@ class DefinitionSources:
 
 
 class _ReadVariables(NamedTuple):
-    """Variables, with the epoch of the process and the time when they were read."""
+    """Variables, with the transitions of the process so far and the time when they were read."""
 
     variables: dict[str, Any]
-    epoch: int
+    transitions: int
     at: int
 
-    def is_current(self, epoch: int, since: int) -> bool:
-        return self.epoch >= epoch and self.at >= since
+    def is_current(self, count: int, since: int) -> bool:
+        return self.transitions >= count and self.at >= since
 
 
 class _KeptVariables:
@@ -150,16 +151,16 @@ class _KeptVariables:
         self._beginning = ""  # of the text of the state, up to the end of the variables; empty: not known
         self._lock = asyncio.Lock()
 
-    async def read(self, store: Store, epoch: int, since: int, now: Callable[[], int]) -> Mapping[str, Any]:
-        """The variables at this epoch or a later one. On the clerk's loop. Of many that ask together, one reads."""
+    async def read(self, store: Store, count: int, since: int, now: Callable[[], int]) -> Mapping[str, Any]:
+        """The variables once the epoch has this count. On the clerk's loop. Of many that ask together, one reads."""
         async with self._lock:
-            if not self.last.is_current(epoch, since):
+            if not self.last.is_current(count, since):
                 at = now()
                 rows = await store.read(reads.process_state, id=self._process)
                 if not rows:
                     raise NotFound(f"The process {self._process!r} is not in the store any more.")
                 [(found, text)] = rows
-                self.last = _ReadVariables(self._decoded(text), found, max(at, since))
+                self.last = _ReadVariables(self._decoded(text), count_of(found), max(at, since))
             return self.last.variables
 
     def _decoded(self, text: str) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -27,8 +29,7 @@ from hark.model.lanes import handler_of, task_lane
 from hark.model.log import get_logger
 from hark.model.names import SECOND, check_name, from_micros, micros
 from hark.model.notes import AnyNote, NotedEvent, NoteEvents, NoteState
-from hark.model.outside import FetchedTask, TaskHeartbeat, epoch_of
-from hark.model.task_lease import lease_text
+from hark.model.outside import FetchedTask, TaskHeartbeat, owner_of
 from hark.programs.jobs.job_services import JobServices
 from hark.programs.jobs.tasks.task_data import load_data
 from hark.programs.jobs.tasks.task_outcomes import TaskActivation
@@ -75,7 +76,7 @@ class OutsideTasks:
                 arrived.clear()  # before the question: what comes after it is not missed
                 request = FetchTasks(lanes=lanes, most=most, lease=int(lease * SECOND), info=info)
                 claims = await self._claims(request)
-                tasks = await self._fetched(claims)
+                tasks = await self._fetched(claims, request.tokens)
                 if claims and gone.done():
                     await self._ask(HandBack(claims=claims, outside=True))
                     return []
@@ -100,14 +101,14 @@ class OutsideTasks:
             if claims := await claimed:
                 self._clerk.submit(HandBack(claims=claims, outside=True))
 
-    async def _fetched(self, claims: list[Claim]) -> list[FetchedTask]:
+    async def _fetched(self, claims: list[Claim], tokens: Mapping[str, str]) -> list[FetchedTask]:
         try:
-            return [task for claim in claims if (task := await self._task(claim)) is not None]
+            return [task for claim in claims if (task := await self._task(claim, tokens[claim.id])) is not None]
         except asyncio.CancelledError:
             self._clerk.submit(HandBack(claims=claims, outside=True))
             raise
 
-    async def _task(self, claim: Claim) -> FetchedTask | None:
+    async def _task(self, claim: Claim, token: str) -> FetchedTask | None:
         """Return a claimed task as its worker gets it. None if it cannot run: its input cannot be made, or it is a loop
         that has reached its bound. Then it has failed."""
         try:
@@ -125,7 +126,7 @@ class OutsideTasks:
             await self._fail_early(claim, error)
             return None
         return FetchedTask(
-            claim.id, lease_text(claim.id, claim.epoch), handler_of(claim.lane) or "", state.run, claim.step,
+            claim.id, token, handler_of(claim.lane) or "", state.run, claim.step,
             data.input, data.inputs, state.attempt, state.iteration,
             None if state.checkpoint is UNSET else _load(state.checkpoint),
             UNSET if state.previous is UNSET else _load(state.previous), activation.task.headers or UNSET,
@@ -234,10 +235,12 @@ class OutsideTasks:
 
     async def _held(self, id: str, token: str) -> TaskActivation:
         """Find the task that this token holds. An attempt whose time is over fails now, and is lost."""
-        epoch = epoch_of(token, id)
+        owner = owner_of(token)
 
         async def read(store: Store) -> tuple[Claim, int] | str:
-            for *columns, since in await store.read(sql.fetched_task, id=id, epoch=epoch):
+            for *columns, its_owner, since in await store.read(sql.fetched_task, id=id):
+                if not hmac.compare_digest(owner, its_owner):
+                    break
                 return Claim(*columns), self._clerk.now() if since is None else since
             for _, status in await store.read(sql.status_of_task, id=id):
                 return str(status)
@@ -246,6 +249,9 @@ class OutsideTasks:
         reply: Reply[tuple[Claim, int] | str] = Reply()
         self._clerk.read(read, reply)
         found = await reply
+        if found == "executing":
+            why = "another worker has it, or this is not the token that came with it"
+            raise TaskLost(f"Task {id} was lost: {why}. Nothing was stored; end the work on it.", status=found)
         if isinstance(found, str):
             raise task_lost(id, found)
         claim, since = found

@@ -36,8 +36,8 @@ class Residents:
         self._release = release
         self._by_id: dict[str, _Resident] = {}  # the oldest first
         self.epochs: dict[str, int] = {}
-        """The epoch of the claim that can continue each of them. The clerk's thread reads it: a turn does not read the
-        journal of such a claim."""
+        """The epoch at which each of them has parked. The clerk's thread reads it: a turn does not read the journal of
+        an instance that it claims at this epoch."""
         self._text = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -46,8 +46,7 @@ class Residents:
         self._give_up(claim.id)
         loop = asyncio.get_running_loop()
         resident = self._by_id[claim.id] = _Resident(claim, loop.time())
-        # One for the outcome that parked it, one for the claim: nothing else has happened to it then (invariant 2).
-        self.epochs[claim.id] = claim.epoch + 2
+        self.epochs[claim.id] = _parked_at(claim)
         self._text += resident.size
         while len(self._by_id) > self._most or self._text > _MOST_TEXT:
             self._give_up(next(iter(self._by_id)))
@@ -60,7 +59,7 @@ class Residents:
         if resident is None:
             return
         parked = resident.claim
-        if claim.epoch == parked.epoch + 2:
+        if claim.epoch_before == _parked_at(parked):  # nothing else has happened to it (invariant 2)
             parked.session.resume(claim)
         else:
             self._release(parked)
@@ -95,3 +94,8 @@ class Residents:
             del self.epochs[id]
             self._text -= resident.size
         return resident
+
+
+def _parked_at(claim: Claim) -> int:
+    """The epoch of an instance that has parked with the outcome of this claim."""
+    return claim.epoch + 1

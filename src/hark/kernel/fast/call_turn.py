@@ -19,6 +19,7 @@ from hark.kernel.deliver import is_generated_id
 from hark.kernel.requests import Capacity, Deliver, Request, SettleAwakeable
 from hark.kernel.result import TurnResult
 from hark.kernel.settle import answer_event, answer_payload, matches_schema
+from hark.model import epochs
 from hark.model.activation import CLAIM_COLUMNS, Claim, InboxRow, WaitRow
 from hark.model.lanes import ENGINE_QUEUE, INTERPRETED
 from hark.model.names import instance_of
@@ -125,6 +126,7 @@ async def run_call_turn(
     Returns:
         The result of the turn; None if the turn has to be rolled back and executed in full.
     """
+    values = {**values, "nonce": epochs.new_nonce()}
     found = await tx.fetch(sql.call_turn, **values)
     if len(found) == len(requests) == 1 and (schema := found[0]["unknown_schema"]) is not None:
         [request] = requests
@@ -144,7 +146,7 @@ async def run_call_turn(
         result.pending.left_claimable = True
     else:
         claimed = [row for row in found if row["id"] is not None]
-        result.claims = [_claim(row, capacity, tx.now) for row in claimed]
+        result.claims = [_claim(row, capacity, values["nonce"], tx.now) for row in claimed]
         await journal.load(tx, result.claims, capacity.in_memory)
         taken = Counter([] if requests else [claim.queue for claim in result.claims])
         result.pending.left_claimable = any(taken[queue] >= size > 0 for queue, size in capacity.free.items())
@@ -169,9 +171,9 @@ def _answer(request: Request, row: Any, now: int) -> None:
         request.result = Delivery("woke", row["id"])
 
 
-def _claim(row: Any, capacity: Capacity, now: int) -> Claim:
+def _claim(row: Any, capacity: Capacity, nonce: int, now: int) -> Claim:
     claim = Claim(*row[: len(CLAIM_COLUMNS)])
-    claim.now = now
+    claim.epoch_before, claim.now = epochs.epoch_before(claim.epoch, nonce), now
     claim.traits = capacity.lanes[claim.lane]
     if row["inbox"] is not None:
         claim.give([InboxRow(*item) for item in _rows(row["inbox"])])

@@ -16,11 +16,11 @@ from hark.kernel import buckets
 from hark.kernel.buckets import MAX_ROUNDS, PAST_REFUSED, Candidate
 from hark.kernel.requests import CommitTask, FetchTasks, RenewTask
 from hark.kernel.rows import status_of
+from hark.model import epochs
 from hark.model.activation import Claim
 from hark.model.errors import task_lost
 from hark.model.lanes import ENGINE_QUEUE
-from hark.model.names import new_id
-from hark.model.outside import OWNER
+from hark.model.outside import new_token, owner_of
 from hark.store import statements as sql
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ async def fetch(turn: Turn) -> None:
     if not requests:
         return
     for request in requests:
-        request.result = []
+        request.result, request.tokens = [], {}
     queues = [queue for (queue,) in await turn.tx.fetch(sql.claimable_queues) if queue != ENGINE_QUEUE]
     free = {id(request): request.most for request in requests}
     for _ in range(MAX_ROUNDS):
@@ -141,9 +141,10 @@ def _assign(
 
 
 async def _take(turn: Turn, granted: list[Candidate], takers: dict[str, FetchTasks]) -> None:
-    owners = {candidate.id: OWNER + new_id() for candidate in granted}
+    tokens = {candidate.id: new_token() for candidate in granted}
+    owners = {id: owner_of(token) for id, token in tokens.items()}
     claims = {}
-    for row in await turn.tx.fetch(sql.claim_tasks, sorted(owners.items())):
+    for row in await turn.tx.fetch(sql.claim_tasks, sorted(owners.items()), nonce=epochs.new_nonce()):
         claim = Claim(*row)
         claim.counted, claim.has_inbox_rows, claim.now = bool(claim.counted), bool(claim.has_inbox_rows), turn.now
         claims[claim.id] = claim
@@ -151,5 +152,6 @@ async def _take(turn: Turn, granted: list[Candidate], takers: dict[str, FetchTas
     for candidate in granted:
         claim, request = claims[candidate.id], takers[candidate.id]
         request.result.append(claim)
+        request.tokens[claim.id] = tokens[claim.id]
         leases.append((owners[claim.id], turn.now + request.lease, claim.lane, request.info))
     await turn.tx.fetch(sql.insert_leases, leases)

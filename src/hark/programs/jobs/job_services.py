@@ -50,8 +50,8 @@ class JobServices(FunctionServices, Protocol):
     def inputs(self, job: str) -> Awaitable[str]:
         """The inputs of a job as JSON text, with the defaults of the spec."""
 
-    def variables(self, process: str, epoch: int, since: int) -> Awaitable[Mapping[str, Any]]:
-        """The variables that a process has at this epoch or a later one; it was at an earlier one at `since`, µs. They
+    def variables(self, process: str, count: int, since: int) -> Awaitable[Mapping[str, Any]]:
+        """The variables that a process has once its epoch has this count; it had not yet at `since`, µs. They
         are not to be changed: its tasks share them."""
 
     def unknown_gates(self, names: Iterable[str]) -> Awaitable[list[str]]:

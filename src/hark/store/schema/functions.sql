@@ -17,10 +17,10 @@
 -- {claim}, {i_claim} and {claim_types} are the columns of a claim (model/activation.py, CLAIM_COLUMNS).
 SET client_min_messages = warning;  -- without a notice for each %TYPE
 
-CREATE OR REPLACE FUNCTION call_turn_v2(
+CREATE OR REPLACE FUNCTION call_turn_v3(
     _targets text[], _has_keys boolean, _kinds text[], _names text[], _payloads text[], _dedup_keys text[], _events text[],
     _statuses text[], _answers text[], _errors text[], _answered_by text[], _schemas text[],
-    _owner text, _queues text[], _lanes text[], _sizes integer[], _most integer,
+    _owner text, _nonce bigint, _queues text[], _lanes text[], _sizes integer[], _most integer,
     _clock bigint, _least_position bigint)
 RETURNS TABLE (
     {claim_types},
@@ -155,7 +155,8 @@ BEGIN
             id := _row.id;
         ELSE
             -- X2, invariant 2: as `claim`.
-            UPDATE instances AS i SET status = 'executing', lease_owner = _owner, epoch = i.epoch + 1, due_at = NULL,
+            UPDATE instances AS i SET status = 'executing', lease_owner = _owner,
+                epoch = (i.epoch + _nonce) & 4611686018427387903, due_at = NULL,
                 has_inbox_rows = (i.has_inbox_rows OR i.status <> 'runnable'), updated_at = turn_now
             WHERE i.id = _ids[_nth]
             RETURNING {i_claim} INTO {claim};

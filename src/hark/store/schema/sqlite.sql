@@ -19,8 +19,8 @@
 -- There are no foreign keys: each costs a trigger and a lock per row on the most frequent inserts.
 --
 -- Status: runnable -> executing -> runnable, parked (awaiting_signal, awaiting_children), held (its code does not fit
--- what was committed) or ended (done, failed, cancelled). Each claim, outcome, reclaim, cancel and retry adds one to
--- `epoch`; an outcome with an older one is refused.
+-- what was committed) or ended (done, failed, cancelled). Each claim, outcome, reclaim, cancel and retry changes
+-- `epoch`; an outcome with another one is refused.
 -- Claim: one scan of `instances_claim`, which has only rows that can be claimed now: a parked, delayed or blocked
 -- instance costs a claim nothing.
 -- Clock: all times are whole microseconds since 1970 by the clock of the database; a turn has one time. A turn that

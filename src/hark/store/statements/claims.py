@@ -85,12 +85,14 @@ claimable_held = Sql(
 
 _CLAIMED = ", ".join(CLAIM_COLUMNS)
 _CLAIMED_OF_I = "i." + ", i.".join(CLAIM_COLUMNS)
-_CLAIM = """UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = epoch + 1, due_at = NULL,
+# The mask is that of model/epochs.py. It keeps the sum with the next nonce within a bigint.
+_EPOCH = "epoch + :nonce::bigint) & 4611686018427387903"
+_CLAIM = f"""UPDATE instances SET status = 'executing', lease_owner = :owner::text, epoch = ({_EPOCH}, due_at = NULL,
         has_inbox_rows = (has_inbox_rows OR status <> 'runnable'), updated_at = :now::bigint
     WHERE id IN :ids[text]"""
 
-# X2, invariant 2: claim rows for this worker: a new epoch fences off every earlier claim. Also takes rows that are
-# still parked and that this turn has woken.
+# X2, invariant 2: claim rows for this worker: a new epoch fences off every other claim, also one of a past that the
+# database has lost. Also takes rows that are still parked and that this turn has woken.
 claim = Sql(f"{_CLAIM} RETURNING {_CLAIMED}")
 
 # Claim the instances that this turn has woken, if there is a slot for each of them and nothing else to claim: as
@@ -105,26 +107,27 @@ claim_woken = Sql(
 # J11, X2: claim tasks for workers outside, each with an owner of its own.
 claim_tasks = Sql(
     f"""
-    UPDATE instances AS i SET status = 'executing', lease_owner = r.owner, epoch = i.epoch + 1,
+    UPDATE instances AS i SET status = 'executing', lease_owner = r.owner, epoch = (i.{_EPOCH},
         updated_at = :now::bigint
     FROM {{rows: id text, owner text}} WHERE i.id = r.id
     RETURNING {_CLAIMED_OF_I}
     """,
     # SQLite's RETURNING does not accept the alias.
     sqlite=f"""
-    UPDATE instances AS i SET status = 'executing', lease_owner = r.owner, epoch = i.epoch + 1, updated_at = :now
+    UPDATE instances AS i SET status = 'executing', lease_owner = r.owner, epoch = (i.{_EPOCH}, updated_at = :now
     FROM {{rows: id text, owner text}} WHERE i.id = r.id
     RETURNING {_CLAIMED}
     """,
 )
 
-# J11: a fetched task as its worker holds it, to make its outcome. Committed: the turn that commits it is fenced.
+# J11: a fetched task as its worker holds it, to make its outcome, with its lease, which is compared with the token.
+# Committed: the turn that commits it is fenced.
 fetched_task = Sql(
     f"""
-    SELECT {_CLAIMED_OF_I},
+    SELECT {_CLAIMED_OF_I}, i.lease_owner,
         (SELECT w.started_at FROM workers w WHERE w.id = i.lease_owner)
     FROM instances i
-    WHERE i.id = :id::text AND i.epoch = :epoch::integer AND coalesce(i.status, '') = 'executing'
+    WHERE i.id = :id::text AND coalesce(i.status, '') = 'executing'
         AND coalesce(i.lease_owner, '') LIKE 'outside:%'
     """
 )

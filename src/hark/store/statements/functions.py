@@ -8,10 +8,10 @@ from hark.store.sql import Sql
 # `position` is the least one that the turn may have.
 call_turn = Sql(
     """
-    SELECT * FROM call_turn_v2(
+    SELECT * FROM call_turn_v3(
         :targets::text[], :has_keys::boolean, :kinds::text[], :names::text[], :payloads::text[], :dedup_keys::text[],
         :events::text[], :statuses::text[], :answers::text[], :errors::text[], :answered_by::text[], :schemas::text[],
-        :owner::text, :queues::text[], :lanes::text[], :sizes::integer[], :most::integer,
+        :owner::text, :nonce::bigint, :queues::text[], :lanes::text[], :sizes::integer[], :most::integer,
         nullif(:now::bigint, 0), :position::bigint)
     """
 )

@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw, Struct
 
 from hark.model.activation import Claim
 from hark.model.decisions import NewInstance
+from hark.model.epochs import count_of
 from hark.model.errors import InvalidInput
 from hark.model.lanes import lane_name_problem, task_lane
 from hark.model.names import check_name
@@ -115,7 +116,7 @@ def retried_state(
 def _first_state(claim: Claim, number: int, local: Mapping[str, Any], root: Mapping[str, Any]) -> TaskState:
     if _is_small(local, root) and len(text := _encode({**root, **local})) <= MAX_EMBEDDED:
         return TaskState(number, claim.id, inputs=Raw(text))
-    data: dict[str, Any] = {STARTED_AT: (claim.epoch + 1, claim.now)}  # each commit has an epoch of its own
+    data: dict[str, Any] = {STARTED_AT: (count_of(claim.epoch + 1), claim.now)}  # each commit has an epoch of its own
     if local:
         data[LOCAL] = dict(local)
     return TaskState(number, claim.id, inputs=UNSET, data=data)

@@ -89,8 +89,8 @@ async def _load_variables(state: TaskState, services: JobServices) -> dict[str, 
     if state.inputs is not UNSET:
         embedded: dict[str, Any] = json.load(bytes(state.inputs).decode())
         return embedded
-    epoch, since = state.data[STARTED_AT]
-    return SharedVariables(await services.variables(state.run, epoch, since), state.data.get(LOCAL, {}))
+    count, since = state.data[STARTED_AT]
+    return SharedVariables(await services.variables(state.run, count, since), state.data.get(LOCAL, {}))
 
 
 def dump_variables(variables: Any, limit: int) -> str:

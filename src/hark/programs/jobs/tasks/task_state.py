@@ -15,8 +15,8 @@ MAX_EMBEDDED = 512  # bytes of JSON: larger inputs of a job are read from the ro
 
 # What `data` has of a service task of a process.
 LOCAL: Final = "local"  # the variables that it sees beside those of the process itself, if these are large
-STARTED_AT: Final = "started_at"  # if its variables are large: the epoch of the process once it has started the task,
-# and a time, µs, at which it was at an earlier one
+STARTED_AT: Final = "started_at"  # if its variables are large: the count in the epoch of the process once it has
+# started the task, and a time, µs, at which it was at an earlier one
 BPMN_ERROR: Final = "bpmn_error"  # the error that its handler threw: `{"code", "message", "variables"}`
 
 
