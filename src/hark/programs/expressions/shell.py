@@ -1,11 +1,13 @@
-"""Put values into a shell command, each quoted for the place at which it stands.
+"""Put values into a shell command, each as a variable, quoted for the place at which it stands.
+
+The values are assigned to variables before the command, where nothing but single quotes surrounds them; the command
+gets `"${hark_value_1}"`. So its text is the same whatever the values are: an input cannot become code, not even where a
+shell and `ShellText` read the command differently. Values that are written into the command itself could.
 
 `ShellText` reads the command as a POSIX shell would, as far as it needs to: is the place of a value inside single
-quotes, inside double quotes, in a comment, or plain? Where a value cannot be quoted safely (in a here-document, in
-backticks, in `${…}`), it is refused with a message that says what to write instead: `x={{ … }}` in a line of its own,
-then `"$x"`.
-
-Values are always quoted, also harmless ones: in `echo {{ n }}>file` a bare 2 would become part of `2>`.
+quotes, inside double quotes, in a comment, or plain? Where it cannot tell, or the shells differ (in a here-document, in
+backticks, in `${…}`), a value is refused with a message that says what to write instead: `x={{ … }}` in a line of its
+own, then `"$x"`.
 """
 
 from __future__ import annotations
@@ -37,8 +39,12 @@ class Place(Enum):
 class _Level:
     place: Place
     open: int = 0  # brackets opened within it that have to be closed first
+    pending: int = 0  # here-documents of the line it begins in, whose text comes after that line
 
 
+_NAME = "hark_value_"
+_LINES = (Place.PLAIN, Place.COMMENT, Place.DELIMITER, Place.HERE_DOCUMENT)  # where a newline ends a line
+_MARK = frozenset("_-.,:+=%@/!")  # besides letters and digits: what means itself in an end mark
 _SEPARATORS = frozenset(" \t\n;&|()<>")
 _ADVICE = 'Assign it in a line of its own, x={{ … }}, and write "$x" here'
 _REFUSED = {
@@ -50,9 +56,10 @@ _REFUSED = {
 
 
 class ShellText:
-    """Reads a command from the left and quotes the values for the place that was reached."""
+    """Reads a command from the left and refers to the values as the place that was reached needs it."""
 
     def __init__(self) -> None:
+        self._values: list[str] = []
         self._levels = [_Level(Place.PLAIN)]
         self._before = ""  # signs that may have a meaning together with what follows: \ $ < <<
         self._word: str | None = ""  # the beginning of the plain word; None if it has quotes or values
@@ -66,13 +73,20 @@ class ShellText:
         self._strips_tabs = False
         self._line: list[str] = []  # the characters of a line of a here-document so far
 
+    def assignments(self) -> str:
+        """Assignments of the values to their variables, to come before the command, on its first line."""
+        quoted = (value.replace("'", "'\\''") for value in self._values)
+        return "".join(f"{_NAME}{number}='{value}'; " for number, value in enumerate(quoted, 1))
+
     def feed(self, text: str) -> None:
         """Read a part of the command that is not a value, or a value that is used as it is."""
         for character in text:
+            if self._unsure:
+                return  # every value from here on is refused
             self._read(character)
 
     def quote(self, value: str, *, is_number: bool) -> str:
-        """The value as it has to be written here. Raises UnsafePlace."""
+        """The variable with the value, quoted as it has to be written here. Raises UnsafePlace."""
         if "\0" in value:
             raise UnsafePlace("A value with a NUL character cannot be part of a command")
         places = [level.place for level in self._levels]
@@ -92,16 +106,16 @@ class ShellText:
             if here is not Place.ARITHMETIC or not is_number:
                 raise UnsafePlace(f"Only a number can be a value in $((…)). {_ADVICE}")
             return value
-        if here is Place.COMMENT:
-            return " ".join(value.split())
-        if here is Place.SINGLE:
-            return value.replace("'", "'\\''")
-        if here is Place.DOUBLE:
-            for special in '\\"$`':
-                value = value.replace(special, "\\" + special)
-            return value
-        self._word = None
-        return "'" + value.replace("'", "'\\''") + "'"
+        self._values.append(value)
+        variable = f"${{{_NAME}{len(self._values)}}}"
+        match here:
+            case Place.COMMENT | Place.DOUBLE:
+                return variable
+            case Place.SINGLE:
+                return f"""'"{variable}"'"""
+            case _:
+                self._word = None
+                return f'"{variable}"'
 
     def _read(self, character: str) -> None:
         if character == "\\":
@@ -141,11 +155,17 @@ class ShellText:
 
     def _read_line_end(self) -> None:
         """Notice lines whose continuation changes the command: `<`, a backslash and `<` on the next line are `<<`. The
-        shells differ about where a here-document ends that has a continued line, or a substitution of several lines."""
+        shells differ about where a here-document ends that has a continued line, or a substitution of several lines,
+        and where one begins whose line has quotes or a substitution of several lines."""
+        level = self._levels[-1]
         is_continued = self._before == "\\"
         within = any(level.place is Place.HERE_DOCUMENT for level in self._levels[:-1])
-        if within or (is_continued and (self._is_split or self._levels[-1].place is Place.HERE_DOCUMENT)):
+        if within or (is_continued and (self._is_split or level.place is Place.HERE_DOCUMENT)):
             self._unsure = True
+        elif level.place is Place.SUBSTITUTION:
+            self._unsure |= level.pending > 0
+        elif level.place not in _LINES:
+            self._unsure |= len(self._documents) > 0
 
     def _read_common(self, character: str) -> bool:
         """Read what means the same in and outside double quotes: backslashes, `$…`, backticks. Return whether it was
@@ -154,8 +174,10 @@ class ShellText:
         if before == "\\":
             return True
         if before == "$":
+            if character == "$":  # the number of the process: `$$(` begins no substitution
+                return True
             if character == "(":
-                self._levels.append(_Level(Place.SUBSTITUTION))
+                self._levels.append(_Level(Place.SUBSTITUTION, pending=len(self._documents)))
                 self._before, self._word = "$(", ""
                 return True
             if character == "{":
@@ -180,7 +202,8 @@ class ShellText:
             before = ""
         if before == "$(" and character == "(":
             self._before = ""
-            self._levels[-1] = _Level(Place.ARITHMETIC, open=2)
+            level = self._levels[-1]
+            level.place, level.open = Place.ARITHMETIC, 2
             return
         if before == "(" and character == "(":
             self._unsure = True  # ((…)) is arithmetic in some shells
@@ -223,6 +246,7 @@ class ShellText:
             if level.place is Place.SUBSTITUTION and level.open == 0:
                 self._levels.pop()
                 self._word = None
+                self._unsure |= len(self._documents) > level.pending  # a here-document that has not begun
             else:
                 level.open -= 1
         elif character == "\n" and self._documents:
@@ -248,6 +272,7 @@ class ShellText:
         if self._mark_quote:
             if self._mark_quote == "\\" or character != self._mark_quote:
                 self._mark.append(character)
+                self._unsure |= character == "\n" or (self._mark_quote == '"' and character in "\\$`")
             if self._mark_quote in ("\\", character):
                 self._mark_quote = ""
         elif character in ("'", '"', "\\"):
@@ -262,6 +287,7 @@ class ShellText:
             self._read(character)
         else:
             self._mark.append(character)
+            self._unsure |= not (character.isalnum() or character in _MARK)
 
     def _read_document(self, character: str) -> None:
         mark, strips_tabs, expands = self._documents[0]

@@ -97,7 +97,8 @@ class Template:
         return "" if value is None and self.null_is_empty else _text_of(evaluation, piece, value)
 
     def render_shell(self, variables: Mapping[str, Any]) -> str:
-        """The text as a shell command: each value is quoted for its place, unless it ends with `| raw`.
+        """The text as a shell command: each value is a variable that is assigned before it, and quoted for its place,
+        unless the expression ends with `| raw`.
 
         Raises ExpressionError, also for a value at a place where it cannot be quoted safely.
         """
@@ -125,7 +126,7 @@ class Template:
                 except UnsafePlace as problem:
                     raise ExpressionError(str(problem), self.text, piece.at) from None
             written.append(text)
-        return "".join(written)
+        return shell.assignments() + "".join(written)
 
 
 def _text_of(evaluation: Evaluation, piece: Output, value: Any) -> str:
