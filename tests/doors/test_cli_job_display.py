@@ -44,7 +44,7 @@ def test_j5_status_says_how_to_answer_with_the_options_that_were_given() -> None
     assert "    hark awakeable resolve prom_1x --payload '{}' --db sqlite:///x.db\n" in out
     failed = replace(SHIP, status="failed", error="Boom\x1b[31m")
     assert "    Boom\\x1b[31m\n" in printed(JobReport(JOB, (failed,)))
-    stuck = replace(SHIP, status="running", note="No worker has the handler 'x'.")
+    stuck = replace(SHIP, id="r-1.2", note="No worker has the handler 'x'.")
     assert "No worker has the handler 'x'." in printed(JobReport(JOB, (stuck,)))
 
 
@@ -52,9 +52,9 @@ def test_only_waits_means_that_nothing_goes_on_without_help() -> None:
     timer = TaskWait("timer", None, None, NOW, NOW, None)
     assert REPORT.only_waits
     assert not JobReport(replace(JOB, status="runnable"), REPORT.tasks).only_waits
-    assert not JobReport(JOB, (VERIFY, replace(SHIP, status="running"))).only_waits
-    assert not JobReport(JOB, (VERIFY, replace(SHIP, status="suspended", waits=(timer,)))).only_waits
-    assert JobReport(JOB, (replace(SHIP, status="running", note="No worker has it."),)).only_waits
+    assert not JobReport(JOB, (VERIFY, replace(SHIP, id="r-1.2"))).only_waits
+    assert not JobReport(JOB, (VERIFY, replace(SHIP, id="r-1.2", status="suspended", waits=(timer,)))).only_waits
+    assert JobReport(JOB, (replace(SHIP, id="r-1.2", note="No worker has it."),)).only_waits
     assert not JobReport(JOB, (BUILD,)).only_waits
 
 

@@ -38,7 +38,7 @@ async def test_j8_a_checkpoint_survives_attempts_and_suspensions(store: Store) -
         return await task.wait_for_signal("s", timeout=60)
 
     async with ran(store, one_task(retry={"limit": 2, "delay": 5}), work=work) as (app, job):
-        assert (await task_of(app, job))["status"] == "running", "it waits for its next attempt"
+        assert (await task_of(app, job))["status"] == "pending", "it waits for its next attempt"
         await drained(app, app.advance(5))
         assert (await task_of(app, job))["status"] == "suspended"
         await drained(app, job.signal("s", "end"))

@@ -468,12 +468,14 @@ READS: dict[str, Question] = {
     "unfinished": by_ids(reads.unfinished, {"instances_pkey"}, "parked"),
     "open_waits_of": by_ids(reads.open_waits_of, {"waits_instance"}, "parked"),
     "read_waits": Question(
-        reads.read_waits, {"waits_open", "awakeables_pkey"}, lambda size: [("signal",), ("timer",), ("broadcast",)],
+        reads.read_waits, {"waits_open", "awakeables_pkey", "instances_pkey"},
+        lambda size: [("signal",), ("timer",), ("broadcast",)],
         lambda size: {"name": None, "since": -1, "after": "", "size": 100},
     ),
     # What a metrics scrape reads: bounded, in a small crowd as in a large one.
     "count_waits": Question(
-        reads.count_waits, {"waits_open", "awakeables_pkey"}, lambda size: [("signal",), ("timer",), ("awakeable",)],
+        reads.count_waits, {"waits_open", "awakeables_pkey", "instances_pkey"},
+        lambda size: [("signal",), ("timer",), ("awakeable",)],
         lambda size: {"most": 100},
     ),
     "count_ready": by_values(reads.count_ready, {"instances_claim"}, most=100),

@@ -43,7 +43,8 @@ class TaskReport:
     Attributes:
         name: Its name.
         type: Its type, as in the job file.
-        status: "pending", "running", "suspended", "completed", "failed", "skipped" or "cancelled".
+        status: "pending" (also while a task that has run before waits for a worker or for its next attempt), "running",
+            "suspended", "completed", "failed", "skipped" or "cancelled".
         id: The id of its instance; None if it has not started.
         attempt: Which attempt it is, from 1; 0 if it has not started.
         gate: The gate that decides on its output, or None.
@@ -73,6 +74,11 @@ class TaskReport:
     note: str | None = None
     only_waits: bool = False
 
+    @property
+    def is_open(self) -> bool:
+        """True if it was started and has not ended."""
+        return self.id is not None and self.status in ("pending", "running", "suspended")
+
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
@@ -89,7 +95,7 @@ class JobReport:
     @property
     def only_waits(self) -> bool:
         """True if nothing runs, and nothing will run until an answer, a signal or a worker comes from outside."""
-        open_tasks = [task for task in self.tasks if task.status in ("running", "suspended")]
+        open_tasks = [task for task in self.tasks if task.is_open]
         return (
             self.job.status == "awaiting_children"
             and bool(open_tasks)
@@ -99,5 +105,5 @@ class JobReport:
 
 def _needs_help(task: TaskReport) -> bool:
     if task.status == "running":
-        return task.only_waits if task.type in ("map", "workflow") else task.note is not None
-    return any(wait.ended_from_outside for wait in task.waits)
+        return task.only_waits
+    return task.note is not None or any(wait.ended_from_outside for wait in task.waits)

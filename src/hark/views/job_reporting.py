@@ -12,15 +12,17 @@ from hark.model import json
 from hark.model.activation import KINDS, WaitRow
 from hark.model.errors import InvalidInput, NotFound, no_instance
 from hark.model.job_report import JobReport, TaskReport, TaskWait
-from hark.model.lanes import JOB, SHELL, agent_lane, gate_lane, task_lane
+from hark.model.lanes import JOB
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import TERMINAL, Instance
-from hark.programs.jobs.job_graph import JobGraph, is_registered_gate, job_graph
+from hark.programs.jobs.job_graph import JobGraph, job_graph
 from hark.programs.jobs.job_spec import JobSpec, TaskSpec
 from hark.programs.jobs.job_state import START, load_job_state
+from hark.programs.jobs.new_tasks import lane_of
 from hark.programs.jobs.states import WITH_ROW
 from hark.programs.jobs.task_ids import task_id
+from hark.programs.jobs.tasks.task_outcomes import gate_place
 from hark.programs.jobs.tasks.task_state import load_task_state
 from hark.store import reads
 from hark.store import statements as sql
@@ -131,26 +133,20 @@ def _note(
     if below.missing:
         one, reason = below.missing[0]
         return reason if one.id.startswith(f"{job.id}.") else f"{one.definition} {one.id}: {reason}"
-    if row.status != "runnable" or task.type not in ("task", "loop"):
+    if row.status == "held":
+        return f"It is held: {row.error}"
+    if row.status != "runnable":
         return None
-    lane = lane_of_task(task)
-    if phase == "gate":
-        if task.gate is None or not is_registered_gate(task.gate):
-            return None  # every worker can decide on it
-        lane = gate_lane(task.gate)
+    if phase == "gate" and task.gate is not None:
+        lane, _ = gate_place(task.gate, row.queue)
+    else:
+        lane = lane_of(task) if task.type in ("task", "loop") else JOB
     return workers.missing(lane, row.queue)
 
 
 def _only_waits(below: Below) -> bool:
     waits_outside = any(KINDS[wait.kind].from_outside for wait in below.waits)
     return not below.goes_on and (waits_outside or bool(below.missing))
-
-
-def lane_of_task(task: TaskSpec) -> str:
-    """The lane that the work of a task needs."""
-    if task.handler is not None:
-        return task_lane(task.handler)
-    return SHELL if task.agent is None else agent_lane(task.agent.type)
 
 
 def _wait(wait: OpenWait, questions: dict[str, AwakeableRow]) -> TaskWait | None:

@@ -17,7 +17,11 @@ from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import InstanceRow, TaskRow
 
-_ENDED = {"done": "completed", "failed": "failed", "cancelled": "cancelled"}
+_OF_ROW = {
+    "done": "completed", "failed": "failed", "cancelled": "cancelled", "runnable": SHOWN[PENDING],
+    "awaiting_signal": "suspended", "held": "suspended",
+}  # fmt: skip
+"""What people see of a task that its job has started, by the status of its row; any other status is `running`."""
 
 
 async def job_states(store: Store, rows: Sequence[InstanceRow]) -> dict[str, Any]:
@@ -82,6 +86,4 @@ def _status(letter: str, status: str) -> str:
     """The job has the last word about a task that has ended; while it runs, its row says more."""
     if letter != STARTED:
         return SHOWN[letter]
-    if status in _ENDED:
-        return _ENDED[status]
-    return "suspended" if status in ("awaiting_signal", "held") else SHOWN[STARTED]
+    return _OF_ROW.get(status, SHOWN[STARTED])

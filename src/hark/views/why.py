@@ -50,6 +50,7 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
     )
     waits = await store.read(reads.open_waits_of, ids=[id]) if joinable else []
     children, questions = await _children(store, waits), await _questions(store, waits)
+    waits = [wait for wait in waits if not _is_answered(wait, questions)]
     if row.lane == BPMN:  # its wait for children is always open, whether it has some or not
         waits = [wait for wait in waits if wait.kind != "children" or wait.id in children]
     attempts = await _next_attempts(store, row, waits)
@@ -174,6 +175,8 @@ async def _waiting_tasks(store: Store, row: WhyInstance, waits: _TaskWaits, now:
     questions = await _questions(store, [wait for _, wait in waits])
     explained = []
     for name, wait in waits:
+        if _is_answered(wait, questions):
+            continue
         one = _waiting(row, wait, [], questions.get(wait.name), None, now)
         task = f"task {name!r} waits for this"
         explained.append(replace(one, note=task if one.note is None else f"{task}: {one.note}"))
@@ -183,6 +186,12 @@ async def _waiting_tasks(store: Store, row: WhyInstance, waits: _TaskWaits, now:
 async def _questions(store: Store, waits: Sequence[OpenWait]) -> dict[str | None, AwakeableRow]:
     ids = [wait.name for wait in waits if WAIT_KINDS[wait.kind].has_awakeable]
     return {asked.id: asked for asked in (await store.read(reads.read_awakeables, ids=ids) if ids else ())}
+
+
+def _is_answered(wait: OpenWait, questions: Mapping[str | None, AwakeableRow]) -> bool:
+    """Return True if this wait is for an awakeable that has its answer, which its instance has not read yet."""
+    asked = questions.get(wait.name) if WAIT_KINDS[wait.kind].has_awakeable else None
+    return asked is not None and asked.status != "PENDING"
 
 
 def _question(asked: AwakeableRow) -> str:

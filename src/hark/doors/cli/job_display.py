@@ -42,7 +42,7 @@ def mark(task: "TaskReport") -> str:
 
 def task_line(task: "TaskReport") -> str:
     """A task on one line: `✓ verify [suspended] [gate: user_approval]`."""
-    gate = f" [gate: {task.gate}]" if task.gate is not None and task.status in ("running", "suspended") else ""
+    gate = f" [gate: {task.gate}]" if task.gate is not None and task.is_open else ""
     more = [f"attempt {task.attempt}"] if task.attempt > 1 else []
     if (seconds := _seconds(task)) is not None:
         more.append(short_duration(seconds))
@@ -82,7 +82,7 @@ def print_report(options: Options, report: "JobReport") -> None:
 def print_answers(options: Options, report: "JobReport") -> None:
     """Print what the job waits for, and the commands that answer it."""
     for task in report.tasks:
-        if task.status in ("suspended", "running"):
+        if task.is_open:
             for line in task_details(options, task):
                 print(f"{printable(task.name)}: {line}")
 
@@ -124,7 +124,7 @@ class LineView:
 
     def show(self, report: "JobReport") -> None:
         for task in report.tasks:
-            if task.status == "pending" and task.name not in self._shown:
+            if task.status == "pending" and task.note is None and task.name not in self._shown:
                 continue
             what = (task.status, task.attempt, task.at_gate, task.note, tuple(wait.name for wait in task.waits))
             if self._shown.get(task.name) == what:

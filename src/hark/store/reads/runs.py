@@ -115,7 +115,7 @@ open_waits_of_tasks = Sql(
     SELECT w.id, w.instance_id, w.place, w.kind, w.name, w.key, w.deadline, w.remaining, w.since, t.step
     FROM waits w JOIN instances t ON t.id = w.instance_id
     WHERE w.instance_id >= :low::text AND w.instance_id < :high::text AND coalesce(w.closed_at, w.fired_at) IS NULL
-        AND w.kind <> 'children' AND {_OF_ID}
+        AND w.kind <> 'children' AND t.status <> 'runnable' AND {_OF_ID}
     ORDER BY w.since, w.id LIMIT :size::bigint
     """,
     row=WaitOfTask,

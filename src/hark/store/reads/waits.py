@@ -20,10 +20,10 @@ class OpenWait(Row, frozen=True):
     since: int
 
 
-# An instance whose awakeable was settled and that has not run since is not waiting any more. Not EXISTS, for which
-# PostgreSQL may read all awakeables into a hash table first.
-_UNANSWERED = """(o.kind <> 'awakeable'
-            OR (SELECT a.status FROM awakeables a WHERE a.id = o.name) = 'PENDING')"""
+# An instance that was woken and has not run since is not waiting any more, nor is one that executes and whose awakeable
+# was settled. Not EXISTS, for which PostgreSQL may read whole tables into a hash table first.
+_UNANSWERED = """((SELECT i.status FROM instances i WHERE i.id = o.instance_id) <> 'runnable'
+            AND (o.kind <> 'awakeable' OR (SELECT a.status FROM awakeables a WHERE a.id = o.name) = 'PENDING'))"""
 _OPEN = f"o.closed_at IS NULL AND o.fired_at IS NULL AND {_UNANSWERED}"
 
 # The waits of these instances, in the order in which they were armed. `coalesce` keeps the planner from the
@@ -62,7 +62,7 @@ read_waits = Sql(
 
 # ORDER BY, so that the planner does not prefer a scan for the few rows it expects.
 _OLDEST = f"""(
-            SELECT w.id, w.kind, w.name, w.since FROM waits w
+            SELECT w.id, w.instance_id, w.kind, w.name, w.since FROM waits w
             WHERE w.kind = r.kind AND w.closed_at IS NULL AND w.fired_at IS NULL
             ORDER BY w.since, w.id LIMIT :most::bigint) o WHERE {_UNANSWERED}"""
 
