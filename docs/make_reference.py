@@ -33,10 +33,10 @@ SECTIONS: dict[str, list[str]] = {
     "Durable functions": ["workflow", "Workflow", "FunctionContext", "RetryPolicy", "AwakeableHandle"],
     "Jobs": ["load_job", "Job", "Dag", "TaskContext", "Problem"],
     "What the app returns": [
-        "Page", "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Why", "Waiting",
-        "Blocker", "NearMiss", "Schedule", "Token", "WorkerInfo",
+        "Page", "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Entry", "Why",
+        "Waiting", "Blocker", "NearMiss", "Schedule", "Token", "WorkerInfo", "DefinitionView", "Report", "LiveProblem",
     ],
-    "Tests": ["Harness", "PathCoverage"],
+    "Tests": ["Harness", "PathCoverage", "assert_continues"],
 }  # fmt: skip
 ALIASES = {
     "Outcome": "What a step returns: `Next`, `Retry`, `Await`, `Spawn`, `Done` or `Stop`.",
@@ -122,7 +122,7 @@ def is_error(thing: Any) -> bool:
 def undocumented() -> Iterator[str]:
     """Each public name, method, parameter or attribute that no docstring explains."""
     listed = {name for names in SECTIONS.values() for name in names}
-    for name in [*hark.__all__, "Harness", "PathCoverage"]:
+    for name in [*hark.__all__, "Harness", "PathCoverage", "assert_continues"]:
         thing = public(name)
         if name not in listed and not is_error(thing):
             yield f"{name} is in no section of {Path(__file__).name}"

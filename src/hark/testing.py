@@ -139,6 +139,13 @@ class Harness(Hark):
     def result(self, target: str | Handle[Any] | Instance, timeout: Duration | None = None) -> Reply[Any]:
         """Wait until an instance has finished, and return its result, as `Hark.result` does.
 
+        Args:
+            target: The instance: its id, its correlation key or its handle.
+            timeout: How long to wait, in seconds or as a `timedelta`; None waits forever.
+
+        Returns:
+            A reply with the result: a JSON value.
+
         Raises:
             InstanceHeld: It is held: its code does not fit what was committed. A Hark would wait on.
         """

@@ -20,14 +20,14 @@ KINDS = ("promise", "fault", "invariant", "finding", "decision")
 NUMBERS = r"(\d+(?:(?:, | and |_and_|, and )\d+)*)"
 IN_TEXT = {
     # Not after `%`, `\` or a word character: "%A0" is a byte, "0xA1" a number.
-    "promise": re.compile(r"(?<![\w%\\#-])([MSABDXJT][1-9]\d?)(?!\w)"),
+    "promise": re.compile(r"(?<![\w%\\#-])([MSABDXJTV][1-9]\d?)(?!\w)"),
     "fault": re.compile(rf"(?<![a-z])faults?[ _]{NUMBERS}", re.IGNORECASE),
     "invariant": re.compile(rf"\binvariants? {NUMBERS}", re.IGNORECASE),
     "finding": re.compile(rf"\bfindings? {NUMBERS}", re.IGNORECASE),
     "decision": re.compile(r"\bdecisions? (\d{4}(?:(?:, | and )\d{4})*)", re.IGNORECASE),
 }
 TEST_NAME = re.compile(r"\bdef (test_\w+)")
-PROMISE_IN_NAME = re.compile(r"_([msabdxjt][1-9]\d?)(?=_)")
+PROMISE_IN_NAME = re.compile(r"_([msabdxjtv][1-9]\d?)(?=_)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 

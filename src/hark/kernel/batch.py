@@ -18,7 +18,7 @@ from hark.kernel.requests import (
     SignalWithStart,
     StartInstances,
 )
-from hark.model.decisions import Arm, JournalLine, Proceed
+from hark.model.decisions import Arm, JournalLine, Move
 
 R = TypeVar("R", bound=Request)
 
@@ -36,7 +36,7 @@ class Batch:
         self.deliveries: list[Deliver | SignalWithStart | Publish] = []  # in the order of the calls (S10)
         self.journaled: list[tuple[Commit, JournalLine, Request]] = []  # effects whose result is a line of a journal
         self.message_waits: list[tuple[Commit, Arm]] = []  # waits for messages that outcomes arm
-        self.continuing: list[tuple[Commit, Proceed]] = []  # functions that continue as new, with a version to choose
+        self.continuing: list[tuple[Commit, Move]] = []  # functions that continue as new, with a version to choose
         self.has_rare = False  # some are of types that most turns do not have: see `run_turn`
         for request in requests:
             self.add(request)

@@ -39,7 +39,7 @@ def add_effects(turn: Turn) -> None:
         move = decision.move
         for arm in move.arm:
             WAIT_KINDS[arm.kind].plan(turn, arm, request)
-        if move.continue_as_new and isinstance(move, Proceed) and move.version is not None:
+        if move.version is not None:
             turn.batch.continuing.append((request, move))
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hark.kernel.requests import CodeChange, DefinitionRow, Register, Retire
 from hark.model.activation import Claim
-from hark.model.decisions import NewInstance, Proceed
+from hark.model.decisions import Move, NewInstance
 from hark.model.errors import HarkError, InvalidDefinition, NotFound
 from hark.model.lanes import INTERPRETED, lane_of
 from hark.store import statements as sql
@@ -124,7 +124,7 @@ async def set_retired(turn: Turn) -> None:
             turn.schedules.deployed[request.name] = (tuple(request.starts), chosen or request.version)
 
 
-def continue_as(turn: Turn, claim: Claim, move: Proceed) -> tuple[int, str] | HarkError:
+def continue_as(turn: Turn, claim: Claim, move: Move) -> tuple[int, str] | HarkError:
     """The version and the lane with which a function continues as new, or the error that refuses it."""
     versions = turn.catalog.get(claim.definition, {})
     version = turn.catalog.newest(claim.definition, claim.kind) if move.version == "newest" else move.version

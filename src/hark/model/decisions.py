@@ -180,6 +180,7 @@ class Advance(Struct, gc=False):
     arm: ClassVar[tuple[Arm, ...]] = ()
     keep_slot: ClassVar[bool] = False
     continue_as_new: ClassVar[bool] = False
+    version: ClassVar[None] = None
     ends_step: ClassVar[bool] = True
     parks: ClassVar[bool] = False
 
@@ -220,6 +221,7 @@ class _GivesUpClaim(Struct, gc=False):
 
     keep_slot: ClassVar[bool] = False
     continue_as_new: ClassVar[bool] = False
+    version: ClassVar[None] = None
     ends_step: ClassVar[bool] = True
 
     def runs_ahead(self) -> bool:

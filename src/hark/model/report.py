@@ -36,7 +36,7 @@ class LiveProblem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the code that was checked does to what is live.
+    """The effect of the code that was checked on what is live.
 
     Attributes:
         continues: How many unfinished instances go on with it.

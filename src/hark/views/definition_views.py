@@ -127,8 +127,8 @@ async def older_instances(store: Store) -> list[TwoCodes]:
 
 
 async def changes(store: Store, changed: Collection[tuple[str, int]], here: Mapping[str, str]) -> list[str]:
-    """What to say in the log when these versions were registered with other code than before. `here`: the
-    fingerprints of the codes in this process, by lane."""
+    """The lines of the log about versions that were registered with other code than before. `here`: the fingerprints
+    of the codes in this process, by lane."""
     workers = await _live_workers(store)
     texts = []
     for row in await store.read(reads.changed_versions):

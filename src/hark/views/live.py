@@ -18,7 +18,7 @@ async def live_ids(store: Store, names: Collection[str] | None) -> list[str]:
 
 
 async def pages(store: Store, ids: list[str]) -> AsyncIterator[tuple[list[Claim], int]]:
-    """These instances in pages, each with how many of the ids are left. One that commits while it is read is read once
+    """Read instances in pages, each with how many of the ids are left. One that commits while it is read is read once
     more; one that has ended meanwhile is left out."""
     left = ids[::-1]
     while left:

@@ -37,7 +37,7 @@ def check(
         typer.Option("--export", metavar="FILE", help="A file of `hark export --live`, instead of the store"),
     ] = None,
 ) -> None:
-    """Check what the code of --app does to the unfinished instances, before it is deployed.
+    """Check new code against what is live, before a deploy.
 
     Functions are replayed from their journals; nothing is executed, and nothing is written. Exits with 0 if all of
     them go on with the code, with 1 if not, with 2 if it could not look.
@@ -76,9 +76,10 @@ def export(
     live: Annotated[bool, typer.Option("--live", help="The unfinished instances, for `hark check --export`")] = False,
     names: _Names = None,
 ) -> None:
-    """Write the unfinished instances into a file, with which `hark check` works where the store cannot be reached.
+    """Write what is live into a file, for `hark check`.
 
-    The file has the states and journals of the instances: keep it as safe as the store. It has no secrets of links.
+    With it, CI checks where it cannot reach the store. The file has the states and journals of the instances: keep it
+    as safe as the store. It has no secrets of links.
 
     hark export --live -o live.ndjson
     """

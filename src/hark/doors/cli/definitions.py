@@ -12,7 +12,7 @@ from hark.doors.cli.options import After, Limit, Options, Wide
 from hark.doors.cli.output import print_json, print_next_page, printable
 from hark.doors.cli.tables import print_table
 
-cli = group("List the versions of definitions; retire one, or take it back.")
+cli = group("List and retire the versions of definitions.")
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the definition", autocompletion=definitions)]
 _Version = Annotated[int, typer.Argument(metavar="VERSION", help="The version")]

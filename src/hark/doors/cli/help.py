@@ -19,6 +19,7 @@ _TASKS = {
     "Run": ("serve", "worker", "migrate"),
     "Start and signal": ("start", "signal", "broadcast", "message", "schedule"),
     "Look and answer": ("job", "bpmn", "instance", "awakeable", "events", "workers"),
+    "Deploy": ("check", "export", "definition"),
     "Operate": ("doctor", "token", "secret", "timeout"),
 }
 """The commands of `hark` by what people want to do; one that is not listed is in the last group."""

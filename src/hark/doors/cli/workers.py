@@ -35,7 +35,7 @@ def workers(options: Options, wide: Wide = False) -> None:
 
 
 def _two_codes(workers: Sequence[WorkerInfo]) -> list[str]:
-    """What live workers run with different code, in one line each."""
+    """Name what live workers run with different code, in one line each."""
     found: dict[str, dict[str, str]] = {}
     for worker in workers:
         if worker.live:

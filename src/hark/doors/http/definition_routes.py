@@ -86,7 +86,7 @@ class VersionBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Retired(msgspec.Struct):
-    """Whether starts by name may choose a version.
+    """A version, and whether starts by name may choose it.
 
     Attributes:
         name: The name of the definition.

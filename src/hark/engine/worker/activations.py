@@ -180,8 +180,9 @@ class Activations:
             del self._asyncio_tasks[claim.id]
         if claim.span is not None and self._services.tracing is not None:
             self._services.tracing.decided(claim, decision)
-        if isinstance(decision.move, Hold):
-            decision.move.fingerprint = self._registry.fingerprints()[claim.lane]
+        match decision.move:
+            case Hold() as move:
+                move.fingerprint = self._registry.fingerprints()[claim.lane]
         if decision.move.ends_step:
             self.tally["steps"] = self.tally.get("steps", 0) + 1
             self.tally[decision.label] = self.tally.get(decision.label, 0) + 1

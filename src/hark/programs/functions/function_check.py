@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FunctionFit(Struct):
-    """What the replay of an instance has found.
+    """The findings of the replay of an instance.
 
     Attributes:
         misfit: Why the instance would be held; None if it continues.

@@ -350,7 +350,7 @@ def _step(program: StepProgram, name: str) -> StepFunction:
 
 
 def misfit_of(program: StepProgram, claim: Claim) -> NonDeterministic | None:
-    """Why this machine would be held when it runs next, or its undo (V2); None if its code fits."""
+    """Return why this machine would be held when it runs next, or its undo (V2); None if its code fits."""
     try:
         program.codec.load(claim.state)
         _step(program, claim.step)

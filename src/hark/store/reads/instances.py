@@ -36,33 +36,33 @@ _SHOWN = InstanceRow.columns()
 read_instances = Sql(f"SELECT {_SHOWN} FROM instances WHERE id IN :ids[text]", row=InstanceRow)
 
 # One step through the index per definition, not per instance.
-_USED = """WITH RECURSIVE used(definition) AS (
+USED = """WITH RECURSIVE used(definition) AS (
         SELECT min(definition) FROM instances
         UNION ALL SELECT (SELECT min(i.definition) FROM instances i WHERE i.definition > u.definition) FROM used u
         WHERE u.definition IS NOT NULL)"""
 
 # Every definition that has instances.
-definitions_in_use = Sql(f"{_USED} SELECT definition FROM used WHERE definition IS NOT NULL")
+definitions_in_use = Sql(f"{USED} SELECT definition FROM used WHERE definition IS NOT NULL")
 
 # By the index of lists: there is none of unfinished instances, and finished ones are not read.
-_UNFINISHED = """FROM used u CROSS JOIN (SELECT 'runnable' AS status UNION ALL SELECT 'executing'
+UNFINISHED = """FROM used u CROSS JOIN (SELECT 'runnable' AS status UNION ALL SELECT 'executing'
         UNION ALL SELECT 'awaiting_signal' UNION ALL SELECT 'awaiting_children' UNION ALL SELECT 'held') k
     CROSS JOIN instances i WHERE i.definition = u.definition AND i.status = k.status"""
 
 # Unfinished instances by lane and status.
-count_unfinished = Sql(f"{_USED} SELECT i.lane, i.status, count(*) {_UNFINISHED} GROUP BY 1, 2")
+count_unfinished = Sql(f"{USED} SELECT i.lane, i.status, count(*) {UNFINISHED} GROUP BY 1, 2")
 
 # Unfinished instances by definition and version; those of one definition, if a name is given.
 count_live = Sql(
     f"""
-    {_USED} SELECT i.definition, i.version, count(*) {_UNFINISHED}
+    {USED} SELECT i.definition, i.version, count(*) {UNFINISHED}
         AND (:name::text = '' OR u.definition = :name::text)
     GROUP BY 1, 2
     """
 )
 
 # The queues with unfinished instances.
-queues = Sql(f"{_USED} SELECT DISTINCT i.queue {_UNFINISHED}")
+queues = Sql(f"{USED} SELECT DISTINCT i.queue {UNFINISHED}")
 
 # The instance of each target, and its end if it has ended.
 results = Sql(

@@ -20,8 +20,10 @@ class VersionRow(Row, frozen=True):
     retired_at: int | None
 
 
+_SHOWN = VersionRow.columns()
+
 # V8, V9: all versions of all definitions.
-all_versions = Sql(f"SELECT {VersionRow.columns()} FROM definitions ORDER BY name, version", row=VersionRow)
+all_versions = Sql(f"SELECT {_SHOWN} FROM definitions ORDER BY name, version", row=VersionRow)
 
 
 class ChangedVersion(Row, frozen=True):

@@ -106,7 +106,7 @@ definitions = Sql(
 )
 
 # V9: the lanes of the live workers.
-live_lanes = Sql("SELECT definitions FROM workers WHERE until >= :now::bigint")
+live_lanes = Sql("SELECT w.definitions FROM workers w WHERE w.until >= :now::bigint")
 
 # V9: take a version out of the choice of starts by name, or back in. Its name is reserved.
 set_retired = Sql(
