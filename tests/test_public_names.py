@@ -28,9 +28,8 @@ NAMES = {
     "Why", "Waiting", "Blocker", "NearMiss",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
-    "InvalidDefinition", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict", "AlreadyClaimed",
-    "AlreadySettled",
-    "TaskLost",
+    "InvalidDefinition", "InvalidMigration", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict",
+    "AlreadyClaimed", "AlreadySettled", "TaskLost",
     "InstanceFailed", "InstanceCancelled", "InstanceHeld", "SignalTimeout", "AwakeableTimedOut", "AwakeableRejected",
     "BpmnError", "RunFailed", "CallFailed", "NonDeterministic", "StoreUnavailable", "StoreTooNew", "NotOpen",
     "WouldBlockEventLoop", "MissingExtra",

@@ -21,6 +21,7 @@ EXAMPLES: list[HarkError] = [
     errors.InvalidAnswer("m", problems=["no"]),
     errors.NotAssigned("m", problems=["no"]),
     errors.InvalidDefinition("m", problems=[("task", 3, "no")]),
+    errors.InvalidMigration("m", problems=[("task", None, "no")]),
     errors.InvalidOutcome("m"),
     errors.NotFound("m"),
     errors.NoTarget("m", target="order:42"),

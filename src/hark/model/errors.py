@@ -8,6 +8,7 @@
     │   └── InvalidAnswer              .problems
     │       └── NotAssigned            .problems
     ├── InvalidDefinition              .problems
+    ├── InvalidMigration               .problems
     ├── InvalidOutcome (TypeError)
     ├── NotFound (LookupError)
     ├── NoTarget (LookupError)         .target
@@ -139,6 +140,21 @@ class InvalidDefinition(HarkError):
 
     Attributes:
         problems: The mistakes that were found.
+    """
+
+    def __init__(self, message: str, *, problems: Iterable[Any] = ()) -> None:
+        super().__init__(message)
+        self.problems = list(problems)
+
+
+class InvalidMigration(HarkError):
+    """An instance cannot be moved to another version of its definition. It is as it was.
+
+    Raised by `migrate` for one instance. Correct the map or the function that the message names, or let the instance
+    finish with the version that it has.
+
+    Attributes:
+        problems: The reasons, each a `Problem`.
     """
 
     def __init__(self, message: str, *, problems: Iterable[Any] = ()) -> None:

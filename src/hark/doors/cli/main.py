@@ -41,6 +41,7 @@ from hark.model.errors import (
     HarkError,
     InvalidDefinition,
     InvalidInput,
+    InvalidMigration,
     MissingExtra,
     NoTarget,
     NotFound,
@@ -50,6 +51,7 @@ from hark.model.reasons import reason
 _EXIT_CODES: dict[type[HarkError], int] = {
     InvalidInput: 2,
     InvalidDefinition: 2,
+    InvalidMigration: 2,
     MissingExtra: 2,
     NotFound: 3,
     NoTarget: 3,

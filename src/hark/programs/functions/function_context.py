@@ -612,7 +612,7 @@ class FunctionContext:
             The value that the function must return. It is typed as Any, so that it fits every result type.
 
         Raises:
-            InvalidInput: `version` is malformed. A version that nobody has registered fails the function.
+            InvalidInput: `version` is malformed. A version that was never registered fails the function.
 
         Example:
             return ctx.continue_as_new({"page": page + 1})
