@@ -26,6 +26,7 @@ NAMES = {
     "Report", "Schedule", "Signal",
     "Token", "Wait", "WorkerInfo",
     "Why", "Waiting", "Blocker", "NearMiss",
+    "parse_awakeable_id",
     # errors
     "HarkError", "InvalidInput", "MalformedJson", "PayloadTooLarge", "InvalidState", "InvalidAnswer", "NotAssigned",
     "InvalidDefinition", "InvalidMigration", "InvalidOutcome", "NotFound", "NoTarget", "Duplicate", "Conflict",

@@ -43,6 +43,7 @@ from hark.model.errors import (
     TaskLost,
     WouldBlockEventLoop,
 )
+from hark.model.names import parse_awakeable_id
 from hark.model.nats import Nats
 from hark.model.outcomes import Await, Broadcast, Child, Done, Next, Outcome, Retry, Spawn, Stop
 from hark.model.page import Page
@@ -101,7 +102,7 @@ __all__ = [
     "NotAssigned", "NotFound", "NotOpen", "Outcome", "Page", "PayloadTooLarge", "Problem", "Rate", "Reply", "Report",
     "Retry", "RetryPolicy", "RunFailed", "Schedule", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew",
     "StoreUnavailable", "TaskContext", "TaskLost", "Token", "Wait", "Waiting", "Why", "Worker", "WorkerInfo",
-    "Workflow", "WouldBlockEventLoop", "load_job", "step", "workflow",
+    "Workflow", "WouldBlockEventLoop", "load_job", "parse_awakeable_id", "step", "workflow",
 ]  # fmt: skip
 
 

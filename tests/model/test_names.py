@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 import re
@@ -12,6 +13,7 @@ import uuid
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from fractions import Fraction
 from itertools import count, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,6 +41,52 @@ def test_an_id_of_the_allowed_characters_comes_back_as_it_is(id: str) -> None:
 def test_an_id_of_other_characters_or_length_or_type_is_refused(id: str) -> None:
     with pytest.raises(InvalidInput, match="is not an id; use 1 to 128 characters"):
         check_id(id)
+
+
+# Ids of awakeables.
+
+
+@pytest.mark.parametrize(
+    ("instance", "entry"), [("my-job-1", 0), ("order.1_a", 12), ("a", 2**31), ("x" * 128, 7), ("team:job", 3)]
+)
+def test_a2_the_id_of_an_awakeable_is_parsed_back_with_and_without_padding(instance: str, entry: int) -> None:
+    id = names.awakeable_id(instance, entry)
+    padded = "prom_1" + base64.urlsafe_b64encode(f"{instance}:{entry}".encode()).decode()
+    assert names.parse_awakeable_id(id) == names.parse_awakeable_id(padded) == (instance, entry)
+
+
+def test_a2_the_example_of_the_format_is_parsed_as_documented() -> None:
+    assert names.parse_awakeable_id("prom_1am9vLWpvYi0xOjA=") == ("joo-job-1", 0)
+
+
+def _as_id(text: bytes | str) -> str:
+    return "prom_1" + base64.urlsafe_b64encode(text.encode() if isinstance(text, str) else text).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "", "prom_1", "prom_2am9iOjA", "am9iOjA", "prom_1!!!!", "prom_1am9iOjA!", "prom_1am9iOjA==", "prom_1am9i=OjA",
+        "prom_1am 9iOjA", "prom_1am9iOjB", _as_id("job"), _as_id(":0"), _as_id("job:"), _as_id("job:x"),
+        _as_id("job:-1"), _as_id("job:01"), _as_id("job:+1"), _as_id("job: 1"), _as_id("job:1_0"), _as_id("job:٣"),
+        _as_id(b"\xff\xfe:0"), _as_id("a\0b:0"), _as_id(f"job:{'9' * 5000}"), "prom_1é", "\ud800", None,
+        42, b"prom_1am9iOjA",
+    ],
+    ids=count(),
+)  # fmt: skip
+def test_a2_what_is_not_the_id_of_an_awakeable_is_refused(id: Any) -> None:
+    with pytest.raises(InvalidInput, match="awakeable"):
+        names.parse_awakeable_id(id)
+
+
+@given(st.text(max_size=40))
+def test_a2_parsing_refuses_or_returns_what_makes_the_same_id(text: str) -> None:
+    for id in (text, "prom_1" + text):
+        try:
+            instance, entry = names.parse_awakeable_id(id)
+        except InvalidInput:
+            continue
+        assert names.awakeable_id(instance, entry) == id.rstrip("=")
 
 
 # Names.

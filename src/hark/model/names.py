@@ -22,6 +22,7 @@ SECOND = 1_000_000
 CENTURY = 36_525 * 86_400 * SECOND
 
 _MAX_VERSION = 2**31 - 1  # the column is a 32-bit integer
+_AWAKEABLE = "prom_1"
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -132,12 +133,43 @@ def from_micros(at: int) -> datetime:
 
 def awakeable_id(instance_id: str, entry: int) -> str:
     """The public id of an awakeable (A2): `prom_1` and unpadded base64url of `instance_id:entry`."""
-    return "prom_1" + base64.urlsafe_b64encode(f"{instance_id}:{entry}".encode()).decode().rstrip("=")
+    return _AWAKEABLE + base64.urlsafe_b64encode(f"{instance_id}:{entry}".encode()).decode().rstrip("=")
+
+
+def parse_awakeable_id(id: str) -> tuple[str, int]:
+    """Split the id of an awakeable into the instance that asked and the number of the entry in its journal.
+
+    Args:
+        id: The id, with or without base64 padding.
+
+    Returns:
+        The id of the instance (of a task's awakeable, that of its job), and the number of the entry.
+
+    Raises:
+        InvalidInput: It is not the id of an awakeable. Whether there is such an awakeable is not looked up.
+
+    Example:
+        instance_id, entry_index = parse_awakeable_id(question.id)
+    """
+    text = check_name(id, "awakeable id").rstrip("=")
+    encoded = text.removeprefix(_AWAKEABLE)
+    padding = "=" * (-len(encoded) % 4)
+    try:
+        owner, _, entry = base64.urlsafe_b64decode(encoded + padding).decode().rpartition(":")
+        # Made again and compared: base64 decoders skip what they do not know, and a number has many spellings.
+        if entry.isdecimal() and text == awakeable_id(owner, int(entry)) and id in (text, text + padding):
+            return check_name(owner, "instance id"), int(entry)
+    except ValueError:
+        pass
+    raise InvalidInput(
+        f"{_shown(id)} is not the id of an awakeable. Give one as `Awakeable.id` and `hark awakeable list` show it: "
+        f"{_AWAKEABLE}…"
+    )
 
 
 def instance_of(awakeable_id: str) -> str | None:
     """The instance that an awakeable id contains; None if the id has another form."""
-    text = awakeable_id.removeprefix("prom_1")
+    text = awakeable_id.removeprefix(_AWAKEABLE)
     if len(text) == len(awakeable_id):
         return None
     try:
