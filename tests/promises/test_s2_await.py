@@ -1,6 +1,12 @@
 """S2: Await parks on one name or a set; any match wakes, anything else stays for later."""
 
-from hark import Await, Context, Done, Machine, Next, step
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hark import Await, Broadcast, Context, Done, FunctionContext, InvalidInput, Machine, Next, step, workflow
 from tests.promises.support_signals import Waiter, harness, seen
 from tests.support.harness import drained
 from tests.support.stores import Store
@@ -106,3 +112,74 @@ async def test_s2_the_same_name_twice_is_one_wait(store: Store) -> None:
         assert len((await app.get("w")).waits) == 1
         await drained(app, app.signal("w", "a", 1))
         assert (await app.result("w"))["awaited"] == [["a", 1]]
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ("a", "b"), {"a", "b"}, frozenset(("b", "a"))], ids=type)
+async def test_s2_a_list_of_names_awaits_each_of_them(store: Store, names: Collection[str]) -> None:
+    class Listed(Machine):
+        @step
+        async def start(self, ctx: Context) -> Await:
+            return Await(names, then=self.end)
+
+        @step
+        async def end(self, ctx: Context) -> Done:
+            return Done(seen(ctx)["awaited"])
+
+    async with harness(store, Listed) as app:
+        for name in ("b", "a"):
+            handle = await drained(app, app.start(Listed))
+            assert {wait.name for wait in (await handle.get()).waits} == {"a", "b"}
+            assert (await handle.signal(name, 1)).status == "woke"
+            await app.drain()
+            assert await handle.result() == [[name, 1]]
+
+
+async def test_s2_a_function_waits_for_a_list_of_names_and_replays_it(store: Store) -> None:
+    @workflow
+    async def listed(ctx: FunctionContext) -> list[str]:
+        first = await ctx.wait_for_signal(["a", Broadcast("b")])
+        await ctx.sleep(1)
+        second = await ctx.wait_for_signal({"x", "y", "z"}, timeout=60)
+        await ctx.sleep(1)
+        return [first.name, second.name]
+
+    async with harness(store, listed, resident_functions=0) as app:  # every activation is a replay
+        handle = await drained(app, app.start(listed))
+        assert await app.broadcast("b") == 1
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert (await handle.signal("y")).status == "woke"
+        await app.drain()
+        await app.advance(1)
+        await app.drain()
+        assert await handle.result() == ["b", "y"]
+
+
+def test_s2_the_order_of_a_set_of_names_is_the_same_in_every_process() -> None:
+    names = {f"name-{n}" for n in range(50)} | {Broadcast("b")}
+    assert Await(names, then="end").names == (
+        ("broadcast", "b"),
+        *(("signal", n) for n in sorted(names - {Broadcast("b")})),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ((["a"], ["b"]), 'as "a", "b" or as one list'),
+        (("a", ["b"]), 'as "a", "b" or as one list'),
+        (([["a"]],), 'as "a", "b" or as one list'),
+        (([],), "would wait forever"),
+        ((["a", 7],), "must be text, not 7"),
+        (({"a": 1},), "must be text"),
+        ((7,), "must be text, not 7"),
+    ],
+)
+def test_s2_names_that_cannot_be_awaited_are_refused_with_the_right_way_to_give_them(given: Any, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        Await(*given, then="end")
+
+
+def test_s2_an_empty_list_with_a_timeout_is_a_sleep() -> None:
+    assert Await([], then="end", timeout=timedelta(seconds=1)).names == ()

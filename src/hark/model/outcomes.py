@@ -6,7 +6,7 @@ it, with a reason, and never reaches the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypedDict, Unpack
 
@@ -157,7 +157,7 @@ class Await:
 
     def __init__(
         self,
-        *names: str | Broadcast,
+        *names: str | Broadcast | Collection[str | Broadcast],
         then: Step,
         state: Any = KEEP,
         timeout: Duration | None = None,
@@ -166,7 +166,8 @@ class Await:
         """Create the outcome. With both `timeout` and `deadline`, the earlier one counts.
 
         Args:
-            *names: Names of signals; `Broadcast("name")` waits for a broadcast. Without a name it is a timer.
+            *names: Names of signals; `Broadcast("name")` waits for a broadcast. One list, tuple or set of names is
+                accepted too. Without a name it is a timer.
             then: The step to continue with: its method or its name.
             state: Replaces `ctx.state`; if left out, `ctx.state` is stored as the step left it.
             timeout: Seconds or timedelta, above zero, counted from the commit.
@@ -180,20 +181,31 @@ class Await:
         self.state = state
         self.timeout = None if timeout is None else micros(timeout, "Await timeout", zero=False)
         self.deadline = None if deadline is None else moment(deadline, "Await deadline")
-        if not names and timeout is None and deadline is None:
+        if not self.names and timeout is None and deadline is None:
             raise InvalidInput(
                 "Await() without a name, timeout= or deadline= would wait forever. Give it at least one of them."
             )
 
 
-def waited_names(names: Iterable[str | Broadcast]) -> tuple[tuple[Literal["signal", "broadcast"], str], ...]:
-    """The names to wait for as (kind, name), without repetitions."""
+def waited_names(
+    names: Sequence[str | Broadcast | Collection[str | Broadcast]],
+) -> tuple[tuple[Literal["signal", "broadcast"], str], ...]:
+    """The names to wait for as (kind, name), without repetitions. They may be given as one list, tuple or set."""
+    given: Iterable[Any] = names
+    if len(names) == 1 and isinstance(names[0], list | tuple | set | frozenset):
+        given = names[0]
     kinds: list[tuple[Literal["signal", "broadcast"], str]] = []
-    for name in names:
+    for name in given:
         if isinstance(name, Broadcast):
             kinds.append(("broadcast", name.name))
+        elif isinstance(name, list | tuple | set | frozenset):
+            raise InvalidInput(
+                'Give the names of signals as "a", "b" or as one list, ["a", "b"], not as several lists.'
+            )
         else:
             kinds.append(("signal", check_name(name, "signal name")))
+    if isinstance(given, set | frozenset):
+        kinds.sort()  # the order of a set changes from process to process, and a replay compares the names
     return tuple(dict.fromkeys(kinds))
 
 

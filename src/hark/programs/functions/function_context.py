@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from datetime import datetime
 from types import FunctionType
 from typing import Any, Literal, Protocol, TypeVar, TypeVarTuple, Unpack, overload
@@ -414,11 +414,14 @@ class FunctionContext:
         deadline = session.awakeable_deadline(asked.entry, fields["timeout"])
         return AwakeableHandle(id, lambda: session.services.link(id, nonce, deadline), answer)
 
-    def wait_for_signal(self, *names: str | Broadcast, timeout: Duration | None = None) -> Promise[Signal]:
+    def wait_for_signal(
+        self, *names: str | Broadcast | Collection[str | Broadcast], timeout: Duration | None = None
+    ) -> Promise[Signal]:
         """Wait for the next signal with one of these names. A signal that is already in the inbox counts.
 
         Args:
-            *names: Names of signals; `Broadcast("name")` waits for a broadcast.
+            *names: Names of signals; `Broadcast("name")` waits for a broadcast. One list, tuple or set of names is
+                accepted too.
             timeout: Seconds or timedelta to wait at most; without it, forever.
 
         Returns:
