@@ -157,11 +157,12 @@ def test_d5_every_parameter_body_and_response_has_a_description_and_an_example(d
                 if "example" in media:
                     validate(document, media["schema"], media["example"])
                 else:
-                    assert media["schema"].get("items", media["schema"])["$ref"], about
+                    schema = media["schema"].get("items", media["schema"])
+                    assert all("$ref" in one for one in schema.get("oneOf", [schema])), about
 
 
 def test_d5_every_schema_and_property_has_a_description_and_every_schema_an_example(document: dict[str, Any]) -> None:
-    inputs = {route.body.__name__ for route in ROUTES if isinstance(route.body, type)}
+    inputs = {body.__name__ for route in ROUTES for body in route.bodies}
     for name, schema in document["components"]["schemas"].items():
         assert schema["description"], name
         for example in schema["examples"]:
@@ -200,7 +201,9 @@ def test_d5_statuses_and_kinds_are_enums(document: dict[str, Any]) -> None:
         ("post", "/instances", {"definition": "Order", "correlation_key": ""}, "correlation_key"),
         ("post", "/instances", {"definition": "Order", "id": ""}, "id"),
         ("post", "/signal", {"SignalName": ""}, "SignalName"),
+        ("post", "/signal", {"signalName": ""}, "signalName"),
         ("post", "/message", {"MessageName": "m", "CorrelationKey": ""}, "CorrelationKey"),
+        ("post", "/message", {"messageName": "m", "correlationKey": ""}, "correlationKey"),
     ],
 )
 def test_d5_an_empty_name_is_refused_by_the_document_as_by_the_server(
@@ -210,6 +213,32 @@ def test_d5_an_empty_name_is_refused_by_the_document_as_by_the_server(
     with pytest.raises(jsonschema_rs.ValidationError):
         validate(document, schema, body)
     assert httpx.request(method, url + path, json=body, timeout=60).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/signal", {"SignalName": "x", "Payload": 1}, 200),
+        ("/signal", {"signalName": "x", "payload": 1}, 200),
+        ("/signal", {"signalName": "x", "Payload": 1}, 422),
+        ("/signal", {"SignalName": "x", "signalName": "x"}, 422),
+        ("/signal", {"payload": 1}, 422),
+        ("/message", {"MessageName": "m", "CorrelationKey": "k", "Variables": {}, "ttl": 1}, 200),
+        ("/message", {"messageName": "m", "correlationKey": "k", "variables": {}, "ttl": 1}, 200),
+        ("/message", {"messageName": "m", "CorrelationKey": "k", "ttl": 1}, 422),
+        ("/message", {"messageName": "m", "ttl": 1}, 422),
+    ],
+)
+def test_d5_both_spellings_of_a_body_are_in_the_document_as_in_the_server(
+    document: dict[str, Any], url: str, path: str, body: Any, status: int
+) -> None:
+    schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    if status == 200:
+        validate(document, schema, body)
+    else:
+        with pytest.raises(jsonschema_rs.ValidationError):
+            validate(document, schema, body)
+    assert httpx.post(url + path, json=body, timeout=60).status_code == status
 
 
 def test_d5_the_document_of_a_server_is_about_the_root(document: dict[str, Any]) -> None:

@@ -214,7 +214,7 @@ class RemoteHark:
         if route.body is Any:
             body = next(values)
         elif route.body is not None:
-            given = zip(route.body.__struct_fields__, values, strict=False)
+            given = zip(route.bodies[0].__struct_fields__, values, strict=False)
             body = {name: value for name, value in given if value is not None} | options
         if route.body in (None, Any) and options:
             if "limit" in options:

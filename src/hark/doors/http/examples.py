@@ -137,7 +137,11 @@ EXAMPLES: Final[dict[str, Any]] = {
         "definition": "Order", "input": {"order": 42}, "correlation_key": "order:42", "tags": {"tenant": "a"},
     },
     "BroadcastBody": {"SignalName": "market-open", "Payload": {"market": "NYSE"}},
+    "BroadcastCamelBody": {"signalName": "market-open", "payload": {"market": "NYSE"}},
     "MessageBody": {"MessageName": "invoice", "CorrelationKey": "order:42", "Variables": {"total": 100}, "ttl": 3600},
+    "MessageCamelBody": {
+        "messageName": "invoice", "correlationKey": "order:42", "variables": {"total": 100}, "ttl": 3600,
+    },
     "ScheduleBody": {
         "definition": "Report", "input": {"to": "ann"}, "cron": "0 9 * * MON", "timezone": "Europe/Berlin",
     },

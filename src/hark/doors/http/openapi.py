@@ -71,7 +71,7 @@ def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    bodies = [route.body for route in routes if _is_shape(route.body)]
+    bodies = [body for route in routes for body in route.bodies]
     responses = [shape for route in routes for shape in route.responses.values() if _is_shape(shape)]
     return {
         "openapi": "3.1.0",
@@ -108,7 +108,7 @@ def _operation(route: Route) -> dict[str, Any]:
     }
     if route.body is not None:
         content = {"application/json": _json(route.body, BODIES.get(route.id))}
-        required = _is_shape(route.body) and any(field.required for field in msgspec.structs.fields(route.body))
+        required = any(field.required for body in route.bodies for field in msgspec.structs.fields(body))
         operation["requestBody"] = {"required": required, "description": _of_body(route), "content": content}
     for code in sorted({*route.error_codes, *_common(route)}):
         operation["responses"][str(code)] = _failure(code)
@@ -124,15 +124,15 @@ def _json(shape: Any, example: Any) -> dict[str, Any]:
 
 
 def _of_body(route: Route) -> str:
-    if _is_shape(route.body):
-        return schemas.summary(route.body)
+    if route.bodies:
+        return schemas.summary(route.bodies[0])
     return _ANY_BODY.get(route.id, "The payload: any JSON. An empty body is null.")
 
 
 def _common(route: Route) -> set[int]:
     """The status codes that any route of its kind may return."""
     codes = {401, 403, 503}
-    if route.query.__struct_fields__ or "{" in route.path or _is_shape(route.body):
+    if route.query.__struct_fields__ or "{" in route.path or route.bodies:
         codes.add(422)
     return codes
 

@@ -13,6 +13,7 @@ from hark.model.errors import InvalidInput, PayloadTooLarge
 from hark.model.names import NAME_BYTES
 
 T = TypeVar("T", bound=msgspec.Struct)
+U = TypeVar("U", bound=msgspec.Struct)
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

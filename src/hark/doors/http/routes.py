@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -88,6 +88,15 @@ class HttpRequest:
         """Parse the body and convert it to this type. An empty body is an empty object; `null` is not."""
         return parsing.convert_body(await self.json_body(envelope, absent={}), shape)
 
+    async def body_as_either(
+        self, shape: type[parsing.T], other: type[parsing.U], envelope: int = 0
+    ) -> parsing.T | parsing.U:
+        """Parse the body and convert it to the type whose first field it has; to `shape` if it has neither."""
+        body = await self.json_body(envelope, absent={})
+        if isinstance(body, dict) and other.__struct_fields__[0] in body:
+            return parsing.convert_body(body, other)
+        return parsing.convert_body(body, shape)
+
     def query(self) -> Any:
         """Parse the query string to the type that the route declares."""
         return parsing.parse_query(self.scope["query_string"], self.route.query)
@@ -127,7 +136,7 @@ class Route:
     error_codes: tuple[int, ...] = ()
     query: type[msgspec.Struct] = NoQuery
     body: Any = None
-    """The type of the JSON body; None: no body is read."""
+    """The type of the JSON body, or a union of the types that it may have; None: no body is read."""
     alternative: str | None = None
     """A media type that every response may have instead of JSON: HTML, for browsers."""
     headers: dict[str, str] = field(default_factory=dict)
@@ -136,6 +145,13 @@ class Route:
     """The name of the operation in /openapi.json: a generated client has a function of this name. It never changes."""
     tag: str = field(kw_only=True)
     """The group of the operation in /openapi.json."""
+
+    @property
+    def bodies(self) -> tuple[type[msgspec.Struct], ...]:
+        """The types that the JSON body may have; none if there is no body, or any JSON."""
+        if self.body is None or self.body is Any:
+            return ()
+        return get_args(self.body) or (self.body,)
 
     @property
     def segments(self) -> list[str]:

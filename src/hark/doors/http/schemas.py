@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -60,7 +61,9 @@ def _left_out(kind: type) -> set[str]:
 
 
 def reference(shape: Any) -> dict[str, Any]:
-    """The schema of a body or response, by reference; `Any` is any JSON, `list[…]` an array."""
+    """The schema of a body or response, by reference; `Any` is any JSON, `list[…]` an array, a union one of several."""
+    if isinstance(shape, UnionType):
+        return {"oneOf": [reference(one) for one in get_args(shape)]}
     if get_origin(shape) is list:
         return {"type": "array", "items": reference(*get_args(shape))}
     return {} if shape is Any else {"$ref": REF.format(name=shape.__name__)}

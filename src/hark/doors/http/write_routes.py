@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, assert_never
 
 import msgspec
 
@@ -71,6 +71,18 @@ class BroadcastBody(msgspec.Struct, forbid_unknown_fields=True):
     Payload: Any = None
 
 
+class BroadcastCamelBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A broadcast, in camel case.
+
+    Attributes:
+        signalName: The name that instances wait for.
+        payload: The JSON value that it carries.
+    """
+
+    signalName: Name
+    payload: Any = None
+
+
 class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
     """A message to one instance.
 
@@ -84,6 +96,22 @@ class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
     MessageName: Name
     CorrelationKey: Name
     Variables: Any = None
+    ttl: Delay = 0
+
+
+class MessageCamelBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A message to one instance, in camel case.
+
+    Attributes:
+        messageName: The name that the instance waits for.
+        correlationKey: The correlation key of the wait.
+        variables: The JSON value that it carries.
+        ttl: Seconds for which it is kept if there is no receiver; 0: it is not kept.
+    """
+
+    messageName: Name
+    correlationKey: Name
+    variables: Any = None
     ttl: Delay = 0
 
 
@@ -200,17 +228,24 @@ async def signal(request: HttpRequest) -> Response:
 
 
 async def broadcast(request: HttpRequest) -> Response:
-    body = await request.body_as(BroadcastBody, parsing.ENVELOPE)
-    key = request.header_text(b"idempotency-key")
-    return json_response(Broadcasted(await request.app.broadcast(body.SignalName, body.Payload, dedup_key=key)))
+    match await request.body_as_either(BroadcastBody, BroadcastCamelBody, parsing.ENVELOPE):
+        case BroadcastBody(SignalName=name, Payload=payload) | BroadcastCamelBody(signalName=name, payload=payload):
+            key = request.header_text(b"idempotency-key")
+            return json_response(Broadcasted(await request.app.broadcast(name, payload, dedup_key=key)))
+        case _ as never:
+            assert_never(never)
 
 
 async def message(request: HttpRequest) -> Response:
-    body = await request.body_as(MessageBody, parsing.ENVELOPE)
-    key = request.header_text(b"idempotency-key")
-    receiver = await request.app.message(
-        body.MessageName, body.CorrelationKey, body.Variables, ttl=body.ttl, dedup_key=key
-    )
+    match await request.body_as_either(MessageBody, MessageCamelBody, parsing.ENVELOPE):
+        case (
+            MessageBody(MessageName=name, CorrelationKey=key, Variables=variables, ttl=ttl)
+            | MessageCamelBody(messageName=name, correlationKey=key, variables=variables, ttl=ttl)
+        ):
+            once = request.header_text(b"idempotency-key")
+            receiver = await request.app.message(name, key, variables, ttl=ttl, dedup_key=once)
+        case _ as never:
+            assert_never(never)
     return json_response(Messaged([], Delivered=False) if receiver is None else Messaged([receiver.id]))
 
 
