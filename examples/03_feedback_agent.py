@@ -33,8 +33,9 @@ async def call_llm(history: list[str]) -> Draft:
 
 
 async def llm_agent(task: TaskContext) -> Any:
-    """One round of the agent. It runs again from its checkpoint when the feedback arrives, on any worker."""
-    draft = await call_llm(await task.load_checkpoint() or [f"user wants: {task.input['topic']}"])
+    """One round of the agent. It runs again from its checkpoint when the feedback arrives, on any worker; the model is
+    not called again for it."""
+    draft = await task.run(call_llm, await task.load_checkpoint() or [f"user wants: {task.input['topic']}"])
     if not draft.needs_feedback:
         return task.complete(draft.summary)
     await task.put_stream(f"{draft.summary}. Waiting for user feedback...")

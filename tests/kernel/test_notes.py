@@ -11,6 +11,8 @@ from tests.support.runs import (
     note_awakeable,
     note_events,
     note_inbox,
+    note_run,
+    note_runs,
     note_state,
     note_timeout,
     note_wait,
@@ -58,15 +60,18 @@ async def test_j8_nothing_of_a_note_is_written_after_the_task_was_lost(turns: An
         note_timeout(task, "w"),
         note_inbox(task),
         note_awakeable(task, "awakeable#0"),
+        note_run(task, 0),
+        note_runs(task),
     ]
     kept = note_events(present, chunk(2))
     await turns.run(*notes, kept)
-    assert [type(note.result) for note in notes] == [TaskLost] * 6
+    assert [type(note.result) for note in notes] == [TaskLost] * 8
     assert notes[0].result.status == "executing"
     assert kept.result is None
     assert await turns.read("SELECT state, progress FROM instances WHERE id = 'run.0'") == before
     assert await turns.read("SELECT count(*) FROM waits WHERE instance_id = 'run.0'") == [(0,)]
     assert await turns.read("SELECT count(*) FROM awakeables") == [(0,)]
+    assert await turns.read("SELECT count(*) FROM journal") == [(0,)]
     assert await turns.read("SELECT data FROM events WHERE type = 'stream'") == [('{"task":"t","chunk":2}',)]
 
 
@@ -75,6 +80,28 @@ async def test_j8_a_cancel_in_the_same_turn_comes_before_a_note(turns: Any) -> N
     [lost, _] = await ask(turns, note_events(task, chunk(1)), Cancel(target="run"))
     assert isinstance(lost, TaskLost)
     assert lost.status == "cancelled"
+
+
+# -- runs --------------------------------------------------------------------------------------------
+
+
+async def test_j8_runs_are_read_back_by_task_and_period(turns: Any) -> None:
+    first, second = await running(turns.run, "run", "run.0", "run.1")
+    await turns.run(note_run(first, 1, '"b"', is_first=True), note_run(second, 0, '"c"', is_first=True))
+    await turns.run(note_run(first, 0, '"a"'))
+    [mine, none, yours] = await ask(turns, note_runs(first), note_runs(first, 1), note_runs(second))
+    assert [(row.seq, row.name, row.value) for row in mine] == [(0, "call", '"a"'), (1, "call", '"b"')]
+    assert (none, [row.value for row in yours]) == ([], ['"c"'])
+
+
+async def test_j8_the_first_run_of_a_period_deletes_those_of_earlier_ones_and_no_others(turns: Any) -> None:
+    first, second = await running(turns.run, "run", "run.0", "run.1")
+    await turns.run(note_run(first, 0, is_first=True), note_run(second, 0, is_first=True))
+    await turns.run(note_run(first, 1, period=3, is_first=True))
+    # Of another activation in the same period: the first one had a second run that ended before its first.
+    await turns.run(note_run(first, 0, period=3, is_first=True))
+    found = await turns.read("SELECT instance_id, visit, seq FROM journal ORDER BY 1, 2, 3")
+    assert found == [("run.0", 3, 0), ("run.0", 3, 1), ("run.1", 0, 0)]
 
 
 # -- awakeables --------------------------------------------------------------------------------------

@@ -65,7 +65,17 @@ from hark.model.trigger import Trigger, new_schedule
 from hark.model.values import Rate
 from hark.store.sql import Sql
 from tests.support.inspect import counted
-from tests.support.runs import note_awakeable, note_events, note_parent, note_state, note_wait, on_run, running
+from tests.support.runs import (
+    note_awakeable,
+    note_events,
+    note_parent,
+    note_run,
+    note_runs,
+    note_state,
+    note_wait,
+    on_run,
+    running,
+)
 from tests.support.stores import Store
 from tests.support.turns import (
     DEFINITION,
@@ -472,11 +482,15 @@ def signals_of_a_run(n: int) -> list[Deliver]:
     return [deliver("run", dedup_key=f"{i}") for i in range(n)]
 
 
+_numbers = itertools.count()
+
+
 @work
 async def notes_of_tasks(t: Table, n: int) -> Any:
     notes: list[Request] = []
     for task in await tasks_of_a_run(t, n):
         notes += [note_events(task, NotedEvent("stream", "1"), progress="1"), note_state(task, "{}")]
+        notes += [note_run(task, next(_numbers), is_first=True), note_runs(task)]
     return t.turn(*notes)
 
 

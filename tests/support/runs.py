@@ -8,7 +8,17 @@ from hark.kernel.requests import Capacity, CommitNote, StartInstances
 from hark.model.activation import Claim, Traits
 from hark.model.decisions import Arm, NewInstance
 from hark.model.lanes import ENGINE_QUEUE, JOB
-from hark.model.notes import NoteAwakeable, NoteEvents, NoteInbox, NoteParent, NoteState, NoteTimeout, NoteWait
+from hark.model.notes import (
+    NoteAwakeable,
+    NoteEvents,
+    NoteInbox,
+    NoteParent,
+    NoteRun,
+    NoteRuns,
+    NoteState,
+    NoteTimeout,
+    NoteWait,
+)
 from tests.support.turns import DEFINITION, spawn
 
 LANE = "task:t"
@@ -60,6 +70,15 @@ def note_state(task: Claim, state: str, **options: Any) -> CommitNote:
 
 def note_events(task: Claim, *events: Any, **options: Any) -> CommitNote:
     return CommitNote(note=NoteEvents(task.id, task.epoch, events, **options))
+
+
+def note_run(task: Claim, seq: int, value: str = "1", *, period: int = 0, is_first: bool = False) -> CommitNote:
+    note = NoteRun(task.id, task.epoch, period=period, seq=seq, name="call", value=value, is_first=is_first)
+    return CommitNote(note=note)
+
+
+def note_runs(task: Claim, period: int = 0) -> CommitNote:
+    return CommitNote(note=NoteRuns(task.id, task.epoch, period=period))
 
 
 def note_timeout(task: Claim, wait_id: str) -> CommitNote:

@@ -112,6 +112,26 @@ class NoteParent(Note):
     step: str | None = None
 
 
+class NoteRun(Note):
+    """Record the result of a run (`task.run`) as a line of the journal of the task. The result is None.
+
+    `seq` is its number in this period of the task. `is_first`: lines of earlier periods are deleted first.
+    """
+
+    period: int = 0
+    seq: int = 0
+    name: str | None = None
+    value: str | None = None
+    error: str | None = None
+    is_first: bool = False
+
+
+class NoteRuns(Note):
+    """Read the runs of a period. The result is a list of `JournalRow`."""
+
+    period: int = 0
+
+
 class TaskAwakeable(Struct, frozen=True, gc=False):
     """An awakeable of a task, as the store has it."""
 
@@ -122,4 +142,4 @@ class TaskAwakeable(Struct, frozen=True, gc=False):
     status: str
 
 
-AnyNote = NoteEvents | NoteState | NoteWait | NoteInbox | NoteTimeout | NoteAwakeable | NoteParent
+AnyNote = NoteEvents | NoteState | NoteWait | NoteInbox | NoteTimeout | NoteAwakeable | NoteParent | NoteRun | NoteRuns

@@ -17,7 +17,7 @@ from hark.kernel.requests import CommitNote
 from hark.kernel.rows import LockedRow, status_of
 from hark.kernel.runs import run_awakeables, run_signals
 from hark.kernel.wait_kinds import WAIT_KINDS
-from hark.model.activation import InboxRow, WaitRow
+from hark.model.activation import InboxRow, JournalRow, WaitRow
 from hark.model.errors import NotFound, task_lost
 from hark.model.notes import (
     NoteAwakeable,
@@ -25,6 +25,8 @@ from hark.model.notes import (
     NoteEvents,
     NoteInbox,
     NoteParent,
+    NoteRun,
+    NoteRuns,
     NoteState,
     NoteTimeout,
     NoteWait,
@@ -34,6 +36,7 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
+_BEYOND = (1 << 31) - 1  # above the number of every line
 _Waiting = tuple[CommitNote, NoteWait, LockedRow]
 
 
@@ -62,6 +65,8 @@ async def apply(turn: Turn) -> None:
     late: list[tuple[CommitNote, NoteTimeout, LockedRow]] = []
     reading: list[tuple[CommitNote, NoteInbox]] = []
     telling: list[tuple[CommitNote, NoteParent]] = []
+    ran: list[NoteRun] = []
+    replaying: list[tuple[CommitNote, NoteRuns]] = []
     progress: dict[str, str] = {}
     for request in requests:
         note, row = request.note, turn.rows.get(request.note.task_id)
@@ -88,6 +93,10 @@ async def apply(turn: Turn) -> None:
             case NoteParent():
                 _write_events(turn, note.task_id, note.step, note.events)
                 telling.append((request, note))
+            case NoteRun():
+                ran.append(note)
+            case NoteRuns():
+                replaying.append((request, note))
             case _ as never:
                 assert_never(never)
     if progress:
@@ -96,6 +105,8 @@ async def apply(turn: Turn) -> None:
     await run_awakeables.create(turn, asked)
     await _arm(turn, waiting)
     await _time_out(turn, late)
+    await _record(turn, ran)
+    await _replay(turn, replaying)
     news = [children.ChildNews(note.parent_id, note.parent_wait, note.task_id, note.payload) for _, note in telling]
     for (request, _), told in zip(telling, await children.post_news(turn, news), strict=True):
         request.result = told
@@ -126,6 +137,30 @@ async def _checkpoint(turn: Turn, notes: list[NoteState]) -> None:
         await turn.tx.fetch(sql.delete_waits, ids=disarmed)
         for note in notes:
             run_signals.drop_waits(turn, turn.rows[note.task_id])
+
+
+async def _record(turn: Turn, notes: list[NoteRun]) -> None:
+    """Record runs in the journals of their tasks. Its `visit` is the period, so those of earlier periods do not count;
+    the first line of a period deletes them."""
+    cuts = [(note.task_id, note.period, _BEYOND) for note in notes if note.is_first]
+    if cuts:
+        await turn.tx.fetch(sql.cut_journal, cuts)
+    if notes:
+        await turn.tx.fetch(
+            sql.insert_journal,
+            [(n.task_id, n.period, n.seq, n.seq, "run", n.name, n.value, n.error, 1) for n in notes],
+        )
+
+
+async def _replay(turn: Turn, notes: list[tuple[CommitNote, NoteRuns]]) -> None:
+    if not notes:
+        return
+    lines: dict[int, list[JournalRow]] = {}
+    asked = [(note.task_id, note.period) for _, note in notes]
+    for nth, seq, entry, kind, name, value, error in await turn.tx.fetch(sql.journal_of, asked):
+        lines.setdefault(nth, []).append(JournalRow(seq, entry, kind, name, value, error))
+    for nth, (request, _) in enumerate(notes, start=1):
+        request.result = lines.get(nth, [])
 
 
 # -- waits -------------------------------------------------------------------------------------------

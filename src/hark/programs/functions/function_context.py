@@ -30,6 +30,8 @@ from hark.programs.functions.operations import (
     Run,
     Sleep,
     WaitForSignal,
+    checked_kwargs,
+    name_of_run,
 )
 from hark.programs.functions.replay import Replay
 
@@ -185,10 +187,10 @@ class FunctionContext:
         """
         # The usual case without a call: a replay does this for every line.
         label = function.__name__ if type(function) is FunctionType and name is None else ""
-        run = Run(function, args, label or _label_of(function, name))
+        run = Run(function, args, label or name_of_run(function, name))
         # Only what differs from the default is checked: the conversions would cost every run.
         if kwargs is not None:
-            run.kwargs = _checked_kwargs(kwargs)
+            run.kwargs = checked_kwargs(kwargs)
         if type(retries) is not int or retries or backoff != 1.0:
             run.policy = retry_policy(retries, backoff)
         if timeout is not None:
@@ -623,17 +625,3 @@ class FunctionContext:
         if version != "newest" and version != "same" and (problem := version_problem(version)):
             raise InvalidInput(f"{problem}, or 'newest', or 'same'.")
         return ContinueAsNew(input, None if version == "same" else version)
-
-
-def _label_of(function: Any, name: str | None) -> str:
-    if not callable(function):
-        raise InvalidInput(f"ctx.run takes a function and its arguments, not {function!r}. Leave out the ().")
-    if name is not None:
-        return check_name(name, "name of a run")
-    return getattr(function, "__name__", None) or type(function).__name__
-
-
-def _checked_kwargs(kwargs: Any) -> Mapping[str, Any]:
-    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-        raise InvalidInput(f"kwargs={kwargs!r}: give the keyword arguments as a dict with their names as keys.")
-    return dict(kwargs)

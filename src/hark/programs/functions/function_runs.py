@@ -27,12 +27,23 @@ from hark.programs.services import FunctionServices, InboxListener
 class Runs:
     """The functions of one activation that run in tasks, and the listener that interrupts waiting for them."""
 
-    __slots__ = ("_services", "claim", "listener", "tasks")
+    __slots__ = ("_call_thread", "_raises", "_services", "claim", "listener", "tasks")
 
-    def __init__(self, claim: Claim, services: FunctionServices) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        services: FunctionServices,
+        *,
+        call: Callable[..., Awaitable[Any]] | None = None,
+        raises: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """`call`: how a function that is not async is called, instead of in a thread of steps. `raises`: errors of the
+        functions that are not results, but go on to the caller."""
         self.listener: InboxListener | None = None
         self.claim = claim
         self._services = services
+        self._call_thread = call or services.call
+        self._raises = raises
         self.tasks: dict[int, tuple[Run, asyncio.Task[Result | BaseException]]] = {}
 
     def execute(self, run: Run) -> Coroutine[Any, Any, Result]:
@@ -50,6 +61,8 @@ class Runs:
             if result is None or not run.keeps_result:
                 return "null", None
             return json.dump_unchecked(result, limit=self._services.max_payload, what=f"result of {run.name}"), None
+        except self._raises:
+            raise
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled():  # the activation is cancelled: its outcome is not used any more (X8)
                 raise asyncio.CancelledError from error
@@ -66,7 +79,7 @@ class Runs:
         return function(*run.args) if _is_async(run.function) else self._call_in_thread(function, run.args)
 
     async def _call_in_thread(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        result = await self._services.call(function, *args)
+        result = await self._call_thread(function, *args)
         return await result if asyncio.iscoroutine(result) or isinstance(result, asyncio.Future) else result
 
     async def _call_within(self, run: Run, timeout: int) -> Any:

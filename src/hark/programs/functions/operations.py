@@ -21,9 +21,9 @@ from hark.model.activation import InboxRow
 from hark.model.answers import load_answer
 from hark.model.decisions import Arm, Effect, NewAwakeable, NewInstance
 from hark.model.error_codec import decode_error, encode_error
-from hark.model.errors import AwakeableRejected, CallFailed, InvalidState, SignalTimeout
+from hark.model.errors import AwakeableRejected, CallFailed, InvalidInput, InvalidState, SignalTimeout
 from hark.model.failures import Failure
-from hark.model.names import from_micros, new_id
+from hark.model.names import check_name, from_micros, new_id
 from hark.model.retry_policy import RetryPolicy, delay_before
 from hark.model.values import Delivery, Signal, WaitKind
 from hark.programs.functions.branches import Promise
@@ -208,6 +208,22 @@ class Run(Operation):
         if ahead is not None:
             ahead.decoders[function] = decode
         return decode(value)
+
+
+def name_of_run(function: Any, name: str | None) -> str:
+    """The name of a run: the one given, or that of its function. Raises InvalidInput."""
+    if not callable(function):
+        raise InvalidInput(f"run() takes a function and its arguments, not {function!r}. Leave out the ().")
+    if name is not None:
+        return check_name(name, "name of a run")
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+def checked_kwargs(kwargs: Any) -> Mapping[str, Any]:
+    """The keyword arguments of a run. Raises InvalidInput if they are not a dict of names."""
+    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+        raise InvalidInput(f"kwargs={kwargs!r}: give the keyword arguments as a dict with their names as keys.")
+    return dict(kwargs)
 
 
 class Sleep(Operation):

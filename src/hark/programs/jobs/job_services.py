@@ -78,7 +78,7 @@ class TaskServices(JobServices, Protocol):
         that awaits the reply is cancelled, and this is called."""
 
     def call_handler(self, handler: Callable[..., Any], *args: Any) -> Awaitable[Any]:
-        """Call a handler that is not async in a thread."""
+        """Call a handler, or a function that it runs, that is not async in a thread."""
 
     def done(self) -> TaskReply[None]:
         """Return the result of a call that need not be waited for."""

@@ -18,12 +18,14 @@ class ShownLine(Row, frozen=True):
     at: int
 
 
-# The lines of the entries after one, in the order of the entries.
+# The lines of the entries after one, in the order of the entries. A function has those of its visit only; a task those
+# of the last period in which it ran something.
 lines_after = Sql(
     """
     SELECT j.seq, j.entry, j.kind, j.name, j.value, j.error, j.attempts, j.at
-    FROM instances i JOIN journal j ON j.instance_id = i.id AND j.visit = i.visit
-    WHERE i.id = :id::text AND j.entry > :after::bigint
+    FROM journal j
+    WHERE j.instance_id = :id::text AND j.visit = (SELECT max(n.visit) FROM journal n WHERE n.instance_id = :id::text)
+        AND j.entry > :after::bigint
     ORDER BY j.entry, j.seq LIMIT :size::bigint
     """,
     row=ShownLine,

@@ -212,10 +212,12 @@ CREATE INDEX awakeables_newest ON awakeables (created_at, instance_id, entry_ind
 -- A question that a task asks again is the same row; and the questions that a task leaves open.
 CREATE UNIQUE INDEX awakeables_task ON awakeables (task_id, place) WHERE task_id IS NOT NULL;
 
--- One row per finished operation of a durable function, whose code is replayed against these lines.
+-- One row per finished operation of a durable function, whose code is replayed against these lines; and per run of a
+-- task since its last checkpoint.
 CREATE TABLE journal (
     instance_id text COLLATE "C" NOT NULL,   -- The function.
-    visit       integer NOT NULL,            -- The number of the journal: only that of the instance counts.
+    visit       integer NOT NULL,            -- The number of the journal: only that of the instance counts. Of a
+                                             -- task: the period.
     seq         integer NOT NULL,            -- The order in which the code received the answers.
     entry       integer NOT NULL DEFAULT 0,  -- The operation that it answers: the order of the questions.
     kind        text NOT NULL,               -- The kind of operation.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, TypeVarTuple, overload
 
 from msgspec import UNSET
 
@@ -17,12 +17,15 @@ from hark.model.outcomes import Duration
 from hark.model.values import Delivery
 from hark.programs import effects
 from hark.programs.awakeable_handle import AwakeableHandle
+from hark.programs.functions.operations import Run, checked_kwargs, name_of_run
 from hark.programs.jobs.job_services import TaskReply
 from hark.programs.jobs.tasks.task_data import TaskData, dump_variables
 from hark.programs.jobs.tasks.task_outcomes import Complete, Continue, Fail, Pause
 from hark.programs.jobs.tasks.task_session import TaskSession
 
 T = TypeVar("T")
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 
 class TaskContext:
@@ -206,6 +209,83 @@ class TaskContext:
             PayloadTooLarge: The details are over 16 KiB.
         """
         return self._session.begin(self._session.heartbeat(None if details is None else effects.progress(details)))
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    @overload
+    def run(
+        self,
+        function: Callable[[*Ts], Awaitable[R]],
+        *args: *Ts,
+        kwargs: None = None,
+        name: str | None = None,
+    ) -> TaskReply[R]: ...
+    @overload
+    def run(
+        self,
+        function: Callable[[*Ts], R],
+        *args: *Ts,
+        kwargs: None = None,
+        name: str | None = None,
+    ) -> TaskReply[R]: ...
+    @overload
+    def run(
+        self,
+        function: Callable[..., Awaitable[R]],
+        *args: Any,
+        kwargs: Mapping[str, Any],
+        name: str | None = None,
+    ) -> TaskReply[R]: ...
+    @overload
+    def run(
+        self,
+        function: Callable[..., R],
+        *args: Any,
+        kwargs: Mapping[str, Any],
+        name: str | None = None,
+    ) -> TaskReply[R]: ...
+    def run(  # type: ignore[misc]  # mypy compares *args: Any with *args: *Ts and finds them different
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        kwargs: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> TaskReply[Any]:
+        """Run a function once, and record its result: a call of a model, a payment.
+
+        A handler that runs again before its next checkpoint or outcome (its task was parked, its worker died or
+        stopped) gets the recorded result, and the function is not called. An `async def` runs on the worker's event
+        loop, a `def` in a thread. The result is committed as soon as the function has ended; if the process dies before
+        that, the function runs again: make its side effects idempotent.
+
+        The runs between two checkpoints are numbered in the order in which the handler asks for them. If changed code
+        asks for others, or in another order, the task is held. A task with a function that runs is not parked.
+
+        Args:
+            function: The function to call. It may use `task.put_stream` and `task.heartbeat`; it must not wait or run.
+            *args: Its positional arguments.
+            kwargs: Its keyword arguments.
+            name: The name in the journal of the task; the default is the name of the function.
+
+        Returns:
+            The result: JSON, as it is recorded, or read as the type that the function is annotated to return.
+
+        Raises:
+            RunFailed: When awaited, if the function raised, or its result is not JSON. That is recorded too: only
+                another attempt, or another run, calls the function again. A `BpmnError` is raised as it is, and is not
+                recorded.
+            InvalidInput: `function` is not callable, or an option is malformed.
+            TaskLost: When awaited, if the task was cancelled or another worker has it.
+
+        Example:
+            answer = await task.run(call_model, history)
+            feedback = await task.wait_for_signal("user-feedback", timeout=1800)
+            await task.checkpoint([*history, answer, feedback])
+        """
+        run = Run(function, args, name_of_run(function, name))
+        if kwargs is not None:
+            run.kwargs = checked_kwargs(kwargs)
+        return self._session.begin_run(run)
 
     # -- processes --------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from hark.programs.jobs.tasks.task_data import dump_variables, load_data
 from hark.programs.jobs.tasks.task_outcomes import Complete, Continue, Fail, TaskActivation, as_outcome
 from hark.programs.jobs.tasks.task_session import TaskSession
 from hark.programs.jobs.tasks.task_state import load_task_state
+from hark.programs.misfits import hold
 
 
 class TaskProgram:
@@ -69,6 +70,7 @@ class TaskProgram:
             if is_cancelled():
                 session.close()
                 raise asyncio.CancelledError from error
+            session.runs.close()  # of a handler that has failed beside them
             decide = _failed(activation, error, services.max_payload)
         return await self._decide(session, decide)
 
@@ -101,8 +103,14 @@ class TaskProgram:
         return value
 
     async def _decide(self, session: TaskSession, decide: Callable[[], Decision]) -> Decision:
-        await session.finish()
+        try:
+            await session.finish()
+        except asyncio.CancelledError:
+            session.close()
+            raise
         activation = session.activation
+        if session.misfit is not None:
+            return hold(session.claim, session.misfit)
         activation.consume = session.waits.received()
         activation.handed = session.waits.handed()
         activation.effects = list(session.withdrawn())

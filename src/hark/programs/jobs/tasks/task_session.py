@@ -23,7 +23,7 @@ from hark.model import json
 from hark.model.activation import Arrived, InboxRow, WaitRow
 from hark.model.answers import load_answer
 from hark.model.decisions import Arm, Settle
-from hark.model.errors import HarkError, SignalTimeout, StoreUnavailable, TaskLost
+from hark.model.errors import HarkError, NonDeterministic, SignalTimeout, StoreUnavailable, TaskLost
 from hark.model.names import SECOND
 from hark.model.notes import (
     AnyNote,
@@ -38,8 +38,10 @@ from hark.model.notes import (
     TaskAwakeable,
 )  # fmt: skip
 from hark.programs.functions.branches import Suspended
+from hark.programs.functions.operations import Run
 from hark.programs.jobs.job_services import TaskReply, TaskServices
 from hark.programs.jobs.tasks.task_outcomes import QUESTION, TaskActivation
+from hark.programs.jobs.tasks.task_runs import TaskRuns
 from hark.programs.jobs.tasks.task_state import dump_task_state
 from hark.programs.jobs.tasks.task_waits import TaskWaits
 from hark.programs.jobs.tasks.work_clock import WorkClock
@@ -64,6 +66,7 @@ class TaskSession:
         self.state = activation.state
         self.is_suspended = False
         self.lost: BaseException | None = None  # the claim is not ours any more, or the handler has ended
+        self.misfit: NonDeterministic | None = None  # the handler does not fit what its runs have recorded
         task = activation.task
         self.clock = WorkClock(self.state.worked, task.timeout_sec, task.heartbeat_sec)
         self.waits = TaskWaits(self.claim.waits, self.claim.inbox)
@@ -82,6 +85,7 @@ class TaskSession:
         self._has_begun = False  # something of what the handler called may not have started yet
         self._chunks: deque[NotedEvent] = deque()  # not written yet
         self._streaming: asyncio.Task[None] | None = None
+        self.runs = TaskRuns(self)
         services.running.add(self)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> TaskReply[T]:
@@ -94,6 +98,11 @@ class TaskSession:
         self._has_begun = True
         call = WaitingCall()
         return self.services.begin(work(call), given_up=lambda: self._give_up(call))
+
+    def begin_run(self, run: Run) -> TaskReply[Any]:
+        """Start a run: it is cancelled when the asyncio task that awaits it is."""
+        self._has_begun = True
+        return self.services.begin(self.runs.run(run), given_up=_nothing_to_give_up)
 
     # -- waiting ----------------------------------------------------------------------------------
 
@@ -205,8 +214,11 @@ class TaskSession:
 
     def _lingers_until(self, asked_at: float) -> float:
         """The time until which the handler keeps its slot. With an answer that it has not used yet, it may be at work
-        beside this wait: then the time begins with that answer."""
+        beside this wait: then the time begins with that answer. With a run, it is at work until that has ended."""
         linger = 0.0 if self.services.stopping else self.services.linger
+        if self.runs.are_working:
+            return self._loop.time() + max(linger, _MIN_LINGER)
+        asked_at = max(asked_at, self.runs.ended_at)
         if not self.waits.has_unused_answer:
             return asked_at + linger
         return max(asked_at, self._active_at) + max(linger, _MIN_LINGER)
@@ -267,6 +279,11 @@ class TaskSession:
             self.clock.unwind()
             self._end_waits(Suspended())
 
+    def hold(self, misfit: NonDeterministic) -> None:
+        """End the handler: it does not fit what was recorded. Its task is held."""
+        self.misfit = self.misfit or misfit
+        self.suspend()
+
     def suspend_if_waiting(self) -> None:
         """Suspend a handler that waits, because the worker stops; any other may finish."""
         if self._answers:
@@ -295,6 +312,7 @@ class TaskSession:
         self.state.worked = self.clock.worked()
         if self._has_begun:
             await asyncio.sleep(0)  # the last call of the handler, if it was not awaited, has started now
+        await self.runs.finish()
         self._has_ended = True
         if self._disarming is not None:
             await asyncio.wait([self._disarming])
@@ -312,6 +330,7 @@ class TaskSession:
         if self.lost is None:
             self.lost = self._gone()
         self._end_waits(Suspended() if self.is_suspended else self.lost)
+        self.runs.close()
         if self._listener is not None:
             self._listener.close()
         if self._listening is not None:
@@ -359,6 +378,7 @@ class TaskSession:
         consume, disarm = self.waits.forget_received()
         self._asked = 0
         self._pending_awakeables.clear()
+        self.runs.begin_period()
         state.checkpoint = Raw(value.encode())
         state.period += 1
         state.worked = self.clock.worked()
@@ -478,6 +498,10 @@ class WaitingCall:
 
     def __init__(self) -> None:
         self.wait: WaitRow | None = None
+
+
+def _nothing_to_give_up() -> None:
+    """A run has no wait."""
 
 
 _encode_bytes = msgspec.json.Encoder().encode
