@@ -29,11 +29,15 @@ from hark.model.answers import dump_answer
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, NotAssigned, NotFound
 from hark.model.names import from_micros, instance_of
+from hark.model.schema import example_answers
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
+
+
+_MAX_SHOWN_EXAMPLES = 1000  # characters in an error
 
 
 class _Settled(msgspec.Struct, gc=False):
@@ -132,7 +136,7 @@ def _settle(
     elif (problems := _problems(request, state.schema)) is None:
         turn.result.to_validate.append(request)
     elif problems:
-        _refuse(turn, request, _invalid(settle, problems))
+        _refuse(turn, request, _invalid(settle, problems, state.schema or "null"))
     else:
         _close(turn, row, settle, settled)
         request.result = _shown(state, settle, turn.now)
@@ -222,11 +226,15 @@ def validate(request: SettleAwakeable) -> None:
     request.problems = validation.problems(request.schema, request.settle.payload)
 
 
-def _invalid(settle: Settle, problems: list[str]) -> InvalidAnswer:
+def _invalid(settle: Settle, problems: list[str], schema: str) -> InvalidAnswer:
+    examples = example_answers(json.load(schema))
+    shown = " or ".join(json.dump(one) for one in examples)
+    like = f" An answer looks like {shown}." if len(shown) <= _MAX_SHOWN_EXAMPLES else ""
     return InvalidAnswer(
         f"The answer to awakeable {settle.awakeable} does not match its schema: {'; '.join(problems)}. "
-        "Nothing was changed; correct the answer and send it again.",
+        f"Nothing was changed; correct the answer and send it again.{like}",
         problems=problems,
+        examples=examples if like else [],
     )
 
 

@@ -116,11 +116,13 @@ class InvalidAnswer(InvalidInput):
 
     Attributes:
         problems: What is wrong, one text each, with the path: `items[2].amount: "x" is not of type "integer"`.
+        examples: Answers of the right shape, to copy: those of the schema, or one that is made from it.
     """
 
-    def __init__(self, message: str, *, problems: Iterable[str] = ()) -> None:
+    def __init__(self, message: str, *, problems: Iterable[str] = (), examples: Iterable[Any] = ()) -> None:
         super().__init__(message)
         self.problems = list(problems)
+        self.examples = list(examples)
 
 
 class NotAssigned(InvalidAnswer):
@@ -130,6 +132,7 @@ class NotAssigned(InvalidAnswer):
 
     Attributes:
         problems: Why the answer was refused.
+        examples: Empty.
     """
 
 

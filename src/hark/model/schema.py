@@ -6,7 +6,7 @@ are read and written by json.Codec.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +20,8 @@ Reader = Callable[[str], Any]
 
 SIZE = 1 << 16  # bytes of a schema, which is read with every answer
 _MAX_EXAMPLE_DEPTH = 8  # a schema may refer to itself
+_MAX_EXAMPLE_PARTS = 200  # of the schema; what comes after is null
+_MAX_EXAMPLES = 3
 _PYDANTIC_DECIMAL = "^(?!^[-+.]*$)"
 _DECIMAL = r"^[+-]?(\d+\.?\d*|\.\d+)$"
 
@@ -135,33 +137,44 @@ def _stored(schema: Mapping[str, Any], name: str) -> str:
 
 
 def example_answer(schema: Any) -> str:
-    """JSON with the shape that a schema asks for, to fill in. It may not validate.
+    """JSON with the shape that a schema asks for, to fill in: its first example, or one that is made from it."""
+    return json.dump(example_answers(schema)[0])
 
-    An object has its required keys, or all of them if none is required; a default is taken.
+
+def example_answers(schema: Any) -> list[Any]:
+    """Answers with the shape that a schema asks for: its own `examples`, or one that is made from it.
+
+    The one that is made may not validate. An object has its required keys, or all of them if none is required; a
+    default is taken.
     """
-    return json.dump(_example(schema, schema, 0))
+    own = schema.get("examples") if isinstance(schema, Mapping) else None
+    if isinstance(own, list) and own:
+        return own[:_MAX_EXAMPLES]
+    return [_example(schema, schema, 0, iter(range(_MAX_EXAMPLE_PARTS)))]
 
 
-def _example(node: Any, root: Any, depth: int) -> Any:
-    if not isinstance(node, Mapping) or depth > _MAX_EXAMPLE_DEPTH:
+def _example(node: Any, root: Any, depth: int, parts: Iterator[int]) -> Any:
+    if not isinstance(node, Mapping) or depth > _MAX_EXAMPLE_DEPTH or next(parts, None) is None:
         return None
+    if depth and isinstance(own := node.get("examples"), list) and own:
+        return own[0]
     for key in ("const", "default"):
         if key in node:
             return node[key]
     for key in ("enum", "anyOf", "oneOf", "allOf"):
         if isinstance(choices := node.get(key), list) and choices:
-            return choices[0] if key == "enum" else _example(choices[0], root, depth + 1)
+            return choices[0] if key == "enum" else _example(choices[0], root, depth + 1, parts)
     if isinstance(ref := node.get("$ref"), str):
         target = root
         for part in ref.removeprefix("#").strip("/").split("/"):
             target = target.get(part) if isinstance(target, Mapping) else None
-        return _example(target, root, depth + 1)
+        return _example(target, root, depth + 1, parts)
     kind = node.get("type")
     if isinstance(kind, list):
         kind = kind[0] if kind else None
     if kind == "object":
         fields, required = node.get("properties", {}), node.get("required", [])
-        return {name: _example(fields.get(name), root, depth + 1) for name in required or fields}
+        return {name: _example(fields.get(name), root, depth + 1, parts) for name in required or fields}
     if kind in ("integer", "number"):
         return max(0, node.get("minimum", 0))
     return {"array": [], "boolean": True, "string": ""}.get(str(kind))

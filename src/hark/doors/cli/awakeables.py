@@ -22,7 +22,7 @@ from hark.doors.cli.options import After, File, Job, Limit, Options, Payload, Te
 from hark.doors.cli.output import colored, print_fields, print_json, print_next_page, printable, when
 from hark.doors.cli.run_directory import next_place
 from hark.doors.errors import StillSuspended
-from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidInput
+from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidAnswer, InvalidInput
 
 cli = group("List and answer the questions of instances.")
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id from `hark awakeable list`: prom_1…")]
@@ -42,7 +42,17 @@ def resolve(
     """
     value = parse_payload(payload, text, file)
     with open_engine(options) as hark:
-        _print_settled(options, hark.resolve(id, value, by=by, via="cli").result())
+        try:
+            found = hark.resolve(id, value, by=by, via="cli").result()
+        except InvalidAnswer as error:
+            if not error.examples:
+                raise
+            from hark.model import json
+
+            words = f"hark awakeable resolve {shlex.quote(id)} --payload {shlex.quote(json.dump(error.examples[0]))}"
+            command = options.add_to_commands(f"`{words}`")
+            raise InvalidAnswer(f"{error} For example: {command}", problems=error.problems) from None
+    _print_settled(options, found)
 
 
 @command(cli)

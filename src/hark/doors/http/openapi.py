@@ -57,6 +57,7 @@ _ERROR = {
             "type": "array", "items": {},
             "description": "InvalidAnswer, NotAssigned, InvalidDefinition: one entry each.",
         },
+        "examples": {"type": "array", "items": {}, "description": "InvalidAnswer: right answers, to copy."},
         "size": {"type": "integer", "description": "PayloadTooLarge: the bytes that were sent, or that it would be."},
         "limit": {"type": "integer", "description": "PayloadTooLarge: the bytes that a payload may have."},
         "line": {"type": ["integer", "null"], "description": "MalformedJson: the line, from 1."},

@@ -39,6 +39,15 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     model: str | None = None
 
 
+class QuestionSpec(Struct, frozen=True, omit_defaults=True):
+    """The question of a gate `user_approval`, or of an approval: `title` and `description` may be templates."""
+
+    title: str | None = None
+    description: str | None = None
+    assignees: tuple[str, ...] = ()
+    timeout: float | None = None  # seconds
+
+
 class TaskSpec(Struct, frozen=True, omit_defaults=True):
     """A task of a job. Of `run`, `handler` and `agent` it has what its type needs.
 
@@ -56,6 +65,7 @@ class TaskSpec(Struct, frozen=True, omit_defaults=True):
     run: str | None = None
     agent: AgentSpec | None = None
     gate: str | None = None  # `user_approval`, a registered name, or an expression in {{ }}
+    question: QuestionSpec | None = None  # of the gate `user_approval`; None: the one that it asks by itself
     retry: RetrySpec = RetrySpec(limit=1)
     on_fail: RegressSpec | None = None
     undo: str | None = None  # the shell command or, for a handler, the handler that undoes it

@@ -98,7 +98,9 @@ def tasks_read_by(graph: JobGraph, number: int) -> frozenset[int]:
             task.concurrency_key, task.rate_limit,
             task.undo if task.handler is None else None, task.description if task.type == "approval" else None,
         )  # fmt: skip
-        compiled: list[Compiled] = [*templates_in(texts)]
+        question = task.question
+        asked = () if question is None else (question.title, question.description)
+        compiled: list[Compiled] = [*templates_in((texts, asked))]
         if task.match is not None:
             compiled.append(condition_of(task.match))
         if task.gate is not None and "{{" in task.gate:

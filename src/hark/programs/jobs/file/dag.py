@@ -128,7 +128,7 @@ class Dag:
         handler: str | None = None,
         *,
         after: After = (),
-        gate: str | None = None,
+        gate: str | Mapping[str, Any] | None = None,
         retry: Mapping[str, Any] | None = None,
         run: str | None = None,
         agent: str | Mapping[str, Any] | None = None,
@@ -140,7 +140,8 @@ class Dag:
             name: The name of the task, unique in the job.
             handler: The name of a handler, registered with `@app.handler(name)`.
             after: The names of the tasks that must have ended before.
-            gate: "user_approval", the name of a registered gate, or an expression: it decides on the output.
+            gate: "user_approval", the name of a registered gate, or an expression: it decides on the output. With the
+                question: `{"user_approval": {"title": …, "description": …, "assignees": […], "timeout": …}}`.
             retry: How often it is attempted: `{"limit": 3, "delay": 1, "scaling": 2}`.
             run: A shell command instead of a handler or, with `agent`, the prompt.
             agent: The agent that gets the prompt: its type, or `{"type": …, "model": …}`.
@@ -174,7 +175,7 @@ class Dag:
         max_iterations: int | None = None,
         max_duration: Duration | None = None,
         loop_delay: Duration | None = None,
-        gate: str | None = None,
+        gate: str | Mapping[str, Any] | None = None,
         retry: Mapping[str, Any] | None = None,
         **options: Unpack[WorkOptions],
     ) -> str:
@@ -327,7 +328,7 @@ class Dag:
         concurrency: int | None = None,
         run: str | None = None,
         agent: str | Mapping[str, Any] | None = None,
-        gate: str | None = None,
+        gate: str | Mapping[str, Any] | None = None,
         retry: Mapping[str, Any] | None = None,
         **options: Unpack[WorkOptions],
     ) -> str:
@@ -421,6 +422,6 @@ def _plain(value: Any) -> Any:
     """Durations as seconds, also in a dict of options."""
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     return value

@@ -162,7 +162,7 @@ def _with_defaults(fields: dict[str, Any], kind: str, defaults: dict[str, Any]) 
         for name, value in defaults.items()
         if kind in DEFAULT_KEYS[name].types and not (name == "heartbeat_sec" and "handler" not in fields)
     }
-    whole = {**usual, **fields}
+    whole = {**usual, **fields, **(fields["gate"]._asdict() if "gate" in fields else {})}
     if "retry" in whole:
         whole["retry"] = RetrySpec(**{**usual.get("retry", {}), **fields.get("retry", {})})
     return whole

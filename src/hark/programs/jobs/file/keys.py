@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 
 from hark.model.nearest import did_you_mean
 from hark.model.trigger import MAX_CATCH_UP
@@ -18,7 +18,6 @@ from hark.programs.jobs.file.kinds import (
     AnyJson,
     Choice,
     ConditionText,
-    Gate,
     InputDefaults,
     ItemName,
     LaneName,
@@ -36,7 +35,8 @@ from hark.programs.jobs.file.kinds import (
     Wrong,
     described,
 )
-from hark.programs.jobs.job_spec import AgentSpec, RegressSpec, ScheduleSpec, TaskType, When
+from hark.programs.jobs.job_graph import APPROVAL_GATE
+from hark.programs.jobs.job_spec import AgentSpec, QuestionSpec, RegressSpec, ScheduleSpec, TaskType, When
 
 TYPES: tuple[str, ...] = get_args(TaskType)
 RUNNING = ("task", "loop", "map")  # the types that run a handler or a command
@@ -148,6 +148,46 @@ def object_schema(keys: Mapping[str, Key]) -> dict[str, Any]:
     return {**schema, "required": required} if required else schema
 
 
+class GateValue(NamedTuple):
+    """The value of the key `gate`: two fields of the spec."""
+
+    gate: str
+    question: QuestionSpec | None = None
+
+
+class Gate:
+    """`user_approval`, the name of a registered gate, or an expression; or `user_approval` with its question."""
+
+    def read(self, node: TreeNode, key: str) -> GateValue:
+        if isinstance(node.value, dict):
+            return self._with_question(node, node.value, key)
+        if isinstance(node.value, str) and "{{" in node.value:
+            return GateValue(node.value)
+        return GateValue(LaneName("gate").read(node, key))
+
+    def _with_question(self, node: TreeNode, given: dict[str, TreeNode], key: str) -> GateValue:
+        if list(given) != [APPROVAL_GATE] or node.repeated:
+            others = [name for name in given if name != APPROVAL_GATE]
+            line = given[others[0]].line if others else node.line
+            raise Wrong(
+                line,
+                f"{key} as a mapping has one key, {APPROVAL_GATE}, with the question. Any other gate is just its name.",
+            )
+        where = f"{key}.{APPROVAL_GATE}"
+        question: QuestionSpec = Record(QUESTION_KEYS, QuestionSpec).read(given[APPROVAL_GATE], where)
+        return GateValue(APPROVAL_GATE, question)
+
+    def schema(self) -> dict[str, Any]:
+        name = {"type": "string", "minLength": 1, "examples": [APPROVAL_GATE, "{{ output.score > 3 }}"]}
+        asking: dict[str, Any] = {
+            "type": "object",
+            "properties": {APPROVAL_GATE: object_schema(QUESTION_KEYS)},
+            "required": [APPROVAL_GATE],
+            "additionalProperties": False,
+        }
+        return {"oneOf": [name, asking]}
+
+
 # -- the tables ------------------------------------------------------------------------------------
 
 
@@ -163,6 +203,12 @@ REGRESS_KEYS = {
 AGENT_KEYS = {
     "type": Key(LaneName("agent"), "The name of a command line in Hark(agents=…).", required=True),
     "model": Key(Text(), "What replaces {model} in the command line."),
+}
+QUESTION_KEYS = {
+    "title": Key(Text(), "What the answerer is asked; `Approve NAME?` unless given."),
+    "description": Key(Text(empty=True), "What the answerer is shown; the output of the task unless given."),
+    "assignees": Key(Names("assignee"), "The people and programs that may answer. Default: anyone."),
+    "timeout": Key(Seconds(), "Seconds after which the attempt fails without an answer."),
 }
 SCHEDULE_KEYS = {
     "cron": Key(Text(), "A cron expression of five fields, or six with seconds first."),
@@ -194,7 +240,12 @@ TASK_KEYS: dict[str, Key] = {
     "run": Key(Text(), "The shell command or, with `agent`, the prompt.", ("task", "map")),
     "agent": Key(Record(AGENT_KEYS, AgentSpec, "type"), "The agent that gets the prompt.", ("task", "map")),
     "input": Key(AnyJson(), "The input, instead of the outputs of its needs.", ("task", "loop", "workflow")),
-    "gate": Key(Gate(), "user_approval, a registered gate, or an expression: it decides on the output.", RUNNING),
+    "gate": Key(
+        Gate(),
+        "user_approval (or a mapping of it and its question), a registered gate, or an expression: it decides on the "
+        "output.",
+        RUNNING,
+    ),
     "retry": _RETRY,
     "on_fail": Key(
         Record(REGRESS_KEYS, RegressSpec),

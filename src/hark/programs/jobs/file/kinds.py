@@ -120,18 +120,6 @@ class LaneName:
         return any_text if self.what == "handler" else {**any_text, "pattern": "^[^@:,]+$"}
 
 
-class Gate:
-    """`user_approval`, the name of a registered gate, or an expression."""
-
-    def read(self, node: TreeNode, key: str) -> str:
-        if isinstance(node.value, str) and "{{" in node.value:
-            return node.value
-        return LaneName("gate").read(node, key)
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string", "minLength": 1, "examples": ["user_approval", "{{ output.score > 3 }}"]}
-
-
 class ItemName:
     """The name of the item of a map in templates."""
 

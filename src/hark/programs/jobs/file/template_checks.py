@@ -12,6 +12,7 @@ from hark.programs.jobs.file.file_tree import TreeNode
 from hark.programs.jobs.file.job_checks import Ancestors
 from hark.programs.jobs.file.job_reading import JobDraft, TaskDraft
 from hark.programs.jobs.file.keys import RUNNING
+from hark.programs.jobs.job_graph import APPROVAL_GATE
 from hark.programs.jobs.job_spec import TaskSpec
 
 ATTRIBUTES = ("output", "status", "error")  # of a task, in a template
@@ -83,6 +84,11 @@ def _places(draft: JobDraft, task: TaskDraft, spec: TaskSpec) -> Iterator[Expres
                 yield ExpressionPlace(key, node, "template", item, of_defaults=True)
     if spec.gate is not None and "{{" in spec.gate:
         yield ExpressionPlace("gate", given["gate"], "condition", ("output", *loop))
+    if spec.question is not None:
+        question = given["gate"].value[APPROVAL_GATE].value
+        for key in ("title", "description"):
+            if key in question:
+                yield ExpressionPlace(f"gate.{APPROVAL_GATE}.{key}", question[key], "template", ("output", *loop))
     if spec.undo is not None and spec.handler is None:
         yield ExpressionPlace("undo", given["undo"], "shell", ("output",))
 

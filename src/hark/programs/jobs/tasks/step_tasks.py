@@ -5,9 +5,11 @@ Each is a row of kind `task` in the lane `job`. It parks on what it waits for an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from hark.model import json
 from hark.model.activation import Claim, InboxRow, WaitRow
@@ -16,10 +18,10 @@ from hark.model.errors import HarkError, InvalidInput
 from hark.model.events import OutcomeType
 from hark.model.failures import Failure, failure_of, storable
 from hark.model.names import check_name, micros, new_id
-from hark.programs.expressions import ExpressionError
+from hark.programs.expressions import ExpressionError, Template
 from hark.programs.jobs.job_graph import JobGraph
 from hark.programs.jobs.job_services import JobServices
-from hark.programs.jobs.job_spec import TaskSpec
+from hark.programs.jobs.job_spec import QuestionSpec, TaskSpec
 from hark.programs.jobs.job_variables import Scope, condition_of, render, templates_in
 from hark.programs.jobs.tasks import approvals, gates
 from hark.programs.jobs.tasks.task_outcomes import retry_delay
@@ -54,11 +56,13 @@ class StepTask:
     async def rendered(self, value: Any) -> Any:
         """A value of the spec with its templates replaced."""
         templates = templates_in(value)
-        if not templates:
-            return value
+        return render(value, await self.variables(templates)) if templates else value
+
+    async def variables(self, templates: Sequence[Template]) -> dict[str, Any]:
+        """The variables of these templates."""
         scope = await self.scope()
         await scope.read(self.services, templates)
-        return render(value, scope.variables(*templates))
+        return scope.variables(*templates)
 
     def wait(self, place: str) -> WaitRow | None:
         """The wait at this place, if it is armed already."""
@@ -144,46 +148,37 @@ async def _approval(step: StepTask) -> Decision:
     answer = approvals.answer_to(step.claim, wait)
     if answer is None:
         return step.park()
-    match answer.status:
-        case "TIMEOUT":
+    decided = approvals.decision_of(answer)
+    match decided.action:
+        case "timeout":
             return step.fail("The approval timed out: there was no answer in time.")
-        case "REJECTED" | "CANCELLED":
-            return step.fail(_rejected(answer.error))
-        case "RESOLVED":
-            value = json.load(answer.text)
-            given = value if isinstance(value, dict) else {"answer": value}
-            if given.get("approved") is False or given.get("action") == "reject":
-                return step.fail(_rejected(given.get("reason") or given.get("comment")))
-            return step.complete({**given, "approved": True, "by": answer.by})
+        case "reject":
+            return step.fail(_rejected(decided.reason or decided.answer.get("comment")))
+        case "approve":
+            return step.complete({**decided.answer, "approved": True, "by": decided.by})
         case _ as never:
             assert_never(never)
 
 
 def _rejected(reason: Any) -> str:
     text = reason if isinstance(reason, str) else None if reason is None else json.dump(reason)
-    return "Rejected." if not text or text == "rejected" else f"Rejected: {text}"
+    return f"Rejected: {text}" if text else "Rejected."
 
 
 async def _ask(step: StepTask) -> Decision:
     task, data = step.task, step.state.data
-    title, description, assignees = await step.rendered((task.title, task.description, task.assignees))
     if step.anew:
         data[_ASKED] = data.get(_ASKED, 0) + 1
-    while True:
-        asked = await approvals.ask(
-            step.claim, step.services, step.state.run, f"{_APPROVAL}#{data.get(_ASKED, 0)}",
-            title=_text(title) or f"Approve {task.name!r} of {step.claim.definition!r}?",
-            description=_text(description), assignees=[_text(name) for name in assignees or ()],
-            schema=approvals.ANSWER_SCHEMA if task.schema is None else json.dump(task.schema),
-            timeout=None if task.timeout is None else micros(task.timeout, "timeout", zero=False),
-        )  # fmt: skip
-        if asked.status != "CANCELLED":
-            return step.begin(approvals.arm(asked, _APPROVAL))
-        data[_ASKED] = data.get(_ASKED, 0) + 1  # asked before the task was cancelled; the job was retried since
-
-
-def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dump(value)
+    question = QuestionSpec(task.title, task.description, task.assignees, task.timeout)
+    if templates := templates_in((task.title, task.description)):
+        question = approvals.rendered(question, await step.variables(templates))
+    if not question.title:
+        question = replace(question, title=f"Approve {task.name!r} of {step.claim.definition!r}?")
+    asked = await approvals.ask(
+        step.claim, step.services, step.state.run, f"{_APPROVAL}#{data.get(_ASKED, 0)}", question,
+        schema=approvals.ANSWER_SCHEMA if task.schema is None else json.dump(task.schema),
+    )  # fmt: skip
+    return step.begin(approvals.arm(asked, _APPROVAL))
 
 
 # -- wait_for_event, sleep -----------------------------------------------------------------------------
