@@ -1,9 +1,13 @@
 """X5 over HTTP: while the database does not respond, requests fail quickly; afterwards everything works again."""
 
+import os
+import shutil
+
 import httpx
 import pytest
 
 from hark.engine.turns import caller_errors
+from hark.store.sqlite import path_of
 from tests.support.http import Order, app_on, ask, serving
 from tests.support.inspect import until
 from tests.support.proxy import Proxy
@@ -56,3 +60,20 @@ async def test_x5_a_stream_survives_an_outage_and_misses_nothing(pg_store: Store
             assert [line for line in seen if line.startswith("event: ")] == [
                 f"event: {type}" for type in ("started", "await", "signal", "done", "end")
             ]
+
+
+async def test_x5_fault_85_health_says_that_the_file_was_replaced_and_nothing_is_acknowledged(
+    sqlite_store: Store,
+) -> None:
+    file = str(path_of(sqlite_store.url))
+    async with serving(app_on(sqlite_store), worker=False) as http:
+        assert (await http.get("/health")).status_code == 200
+        shutil.copy(file, f"{file}.backup")
+        os.replace(f"{file}.backup", file)
+        refused = await http.post("/instances", json={"definition": "Order"})
+        assert refused.status_code == 503
+        assert "removed or replaced" in refused.json()["error"]
+        assert file not in refused.text  # anyone may read it
+        health = await http.get("/health")
+        assert (health.status_code, health.json()["status"]) == (503, "unavailable")
+        assert "Restart this process" in health.json()["error"]

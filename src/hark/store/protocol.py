@@ -14,6 +14,8 @@ A statement can fail in four ways, whatever the driver calls them; a store raise
      ├─ Lost         the connection is gone; after a COMMIT the outcome is unknown until `committed` says it
      │   └─ Unknown  the app was closed before `committed` could say it
      ├─ Full         disk full, I/O error, read-only: no request is to blame, nothing happened
+     │   ├─ Damaged   the database is damaged: a person has to repair it
+     │   └─ Replaced  the database that is open was removed or replaced: it is not the one at the URL any more
      └─ Refused      the database refuses a row: the clerk splits the turn until the bad request fails alone
          └─ Taken    a unique index has the row already, written by a transaction that this one did not see
 """
@@ -48,6 +50,17 @@ class Unknown(Lost):
 
 class Full(StoreFault):
     """The database cannot write now: disk full, I/O error, read-only."""
+
+
+class Damaged(Full):
+    """The database is damaged, and cannot be used before a person has repaired it. The text says how."""
+
+
+class Replaced(Full):
+    """The database that this process has open was removed or replaced, so nothing in it counts any more.
+
+    Raised until the process ends, also by reads. Nothing was stored in the database that is at the URL now.
+    """
 
 
 class Refused(StoreFault):
@@ -105,6 +118,7 @@ class Tx(Protocol):
 
         Raises:
             Lost: The connection is gone and the outcome is unknown; the clerk calls `Store.committed`.
+            Replaced: What was committed is not in the database at the URL.
             StoreFault: Nothing was committed; the clerk calls `rollback`.
         """
 

@@ -8,11 +8,10 @@ system is often older.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -23,9 +22,11 @@ import msgspec
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.model.masking import masked
 from hark.model.reasons import reason
-from hark.store import migrate, private_file, statements
-from hark.store.protocol import Access, Conflicted, Full, Refused, Server, StoreFault
+from hark.store import migrate, private_file, sqlite_log, statements
+from hark.store.file_identity import FileIdentity, holders_of_removed
+from hark.store.protocol import Access, Server, StoreFault
 from hark.store.sql import R, Sql
+from hark.store.sqlite_faults import DAMAGED, damaged, fault_of, opening
 
 _encode: Final = msgspec.json.Encoder().encode
 _LISTS: Final = (list, tuple, set)  # a name, because `list | tuple | set` builds a type for every value
@@ -60,18 +61,6 @@ def path_of(url: str) -> str | None:
     return name or None
 
 
-_FULL: Final = (
-    apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.NoMemError, apsw.CorruptError,
-    apsw.NotADBError,
-)  # fmt: skip
-
-
-def _fault(error: apsw.Error) -> StoreFault:
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Conflicted(reason(error))
-    return Full(reason(error)) if isinstance(error, _FULL) else Refused(reason(error))
-
-
 class _Busy:
     """The busy handler of one connection: waits for the lock of another writer, and gives up after _MAX_WAIT."""
 
@@ -94,7 +83,7 @@ def _pause(count: int) -> None:
 
 def _connect(path: str | None, *, readonly: bool = False) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    with _opening(path):
+    with opening(path):
         db = _open(path or ":memory:", flags)
         if path and not readonly:
             _use_wal(db)
@@ -108,24 +97,6 @@ def _open(name: str, flags: int) -> apsw.Connection:
     return db
 
 
-@contextlib.contextmanager
-def _opening(path: str | None) -> Iterator[None]:
-    """Translate the errors that SQLite raises while a file is opened."""
-    try:
-        yield
-    except apsw.NotADBError as error:
-        raise InvalidInput(
-            f"{path!r} is not a SQLite database; nothing was changed. Give the path of a database, or of a new file."
-        ) from error
-    except apsw.Error as error:
-        if path and os.path.isdir(path):
-            raise InvalidInput(f"{path!r} is a folder. Give the path of a file in it.") from error
-        raise StoreUnavailable(
-            f"SQLite cannot open {path!r}: {reason(error)}. Check that the folder exists and is writable, and that the "
-            "disk is not full."
-        ) from error
-
-
 def _look(path: str) -> apsw.Connection:
     """Open a file for reading, and leave its folder as it was.
 
@@ -134,7 +105,7 @@ def _look(path: str) -> apsw.Connection:
     reading by itself, and that fails if it cannot create these two. Without a -wal the file has all that was committed,
     and no process has it open: it is read as it is.
     """
-    with _opening(path):
+    with opening(path):
         db = _open(path, apsw.SQLITE_OPEN_READWRITE)
         try:
             db.execute("PRAGMA query_only = ON")
@@ -167,7 +138,7 @@ def _run(db: apsw.Connection, sql: Sql[R], rows: Sequence[Sequence[Any]] | None,
     try:
         found: list[Any] = db.execute(sql.sqlite, bound).fetchall()
     except apsw.Error as error:
-        raise _fault(error) from error
+        raise fault_of(error, db) from error
     return found if sql.row is None else list(itertools.starmap(sql.row, found))
 
 
@@ -194,17 +165,18 @@ def _data_version(db: apsw.Connection) -> int:
     try:
         [[version]] = db.execute("PRAGMA data_version").fetchall()
     except apsw.Error as error:
-        raise _fault(error) from error
+        raise fault_of(error, db) from error
     return int(version)  # type: ignore[arg-type]
 
 
 class SqliteTx:
     """A Tx on the write connection. Nothing in it waits: SQLite executes in the clerk's thread."""
 
-    __slots__ = ("_db", "now", "position", "xid")
+    __slots__ = ("_db", "_identity", "now", "position", "xid")
 
-    def __init__(self, db: apsw.Connection, now: int, position: int) -> None:
+    def __init__(self, db: apsw.Connection, identity: FileIdentity | None, now: int, position: int) -> None:
         self._db = db
+        self._identity = identity
         self.now = now
         self.position = position
         self.xid = 0
@@ -220,7 +192,10 @@ class SqliteTx:
         try:
             self._db.execute("COMMIT")
         except apsw.Error as error:
-            raise _fault(error) from error
+            raise fault_of(error, self._db) from error
+        if self._identity is not None:
+            # After the COMMIT: if the files were replaced before it, this turn must not be acknowledged.
+            self._identity.check()
 
     async def rollback(self) -> None:
         # A failed COMMIT (disk full) may have rolled back already.
@@ -228,7 +203,7 @@ class SqliteTx:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
         except apsw.Error as error:
-            raise _fault(error) from error
+            raise fault_of(error, self._db) from error
 
 
 class SqliteStore:
@@ -245,14 +220,17 @@ class SqliteStore:
         self.has_call_turns = False
         self.poll = 0.02
         self._db: apsw.Connection | None = None
+        self._identity: FileIdentity | None = None  # if there is a file
         self._reader: apsw.Connection | None = None
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="hark-read") if self._path else None
         # `_data_version` as `changed` and `begin` last saw it.
         self._polled_version = 0
+        self._moved = False  # as `changed` returned it last
         self._begun_version = 0
         self._other_writers_until = 0.0  # by the monotonic clock
         self._last_tx: SqliteTx | None = None
         self._may_block = True  # the clerk's thread may sleep, a moment, for a lock
+        self._rest = sqlite_log.Rest()
 
     @staticmethod
     def check(url: str, schema: str) -> None:
@@ -291,6 +269,8 @@ class SqliteStore:
             self._reader = _connect(self._path, readonly=True)
         self._db.set_busy_handler(self._busy)
         await self.changed()
+        if self._path:
+            self._identity = FileIdentity(self._path)
 
     def _open_to_look(self) -> apsw.Connection:
         """Open the file if it has all migrations. Nothing of another database is changed, not even its journal mode."""
@@ -301,7 +281,7 @@ class SqliteStore:
             )
         db = _look(self._path)
         try:
-            with _opening(self._path):
+            with opening(self._path):
                 current = _version(db)
             migrate.check_current("sqlite", current)
         except BaseException:
@@ -322,6 +302,9 @@ class SqliteStore:
                 db.execute("ROLLBACK")
                 raise
             db.execute("COMMIT")
+        except DAMAGED as error:
+            db.close()
+            raise damaged(error, self._path or "") from error
         except apsw.Error as error:
             db.close()
             raise StoreUnavailable(
@@ -334,16 +317,18 @@ class SqliteStore:
             self._reading.shutdown()
         for db in (self._reader, self._db):
             if db is not None:
-                db.close()
+                sqlite_log.close(db, self._identity, copy=db is self._db and self._last_tx is not self._rest.copied)
         self._db = self._reader = None
 
     async def begin(self, *, call_turn: bool = False) -> SqliteTx:
         assert self._db is not None
         assert not call_turn
+        if self._identity is not None:
+            self._identity.check_known()
         await self._take_write_lock(self._db)
         now = self._clock()
         position = max(now, self._last_tx.position + 1) if self._last_tx is not None else now
-        self._last_tx = tx = SqliteTx(self._db, now, position)
+        self._last_tx = tx = SqliteTx(self._db, self._identity, now, position)
         try:
             version = _data_version(self._db)
         except StoreFault:
@@ -368,7 +353,7 @@ class SqliteStore:
                 self._may_block = False
                 await asyncio.sleep(0.001)
         except apsw.Error as error:
-            raise _fault(error) from error
+            raise fault_of(error, db) from error
         finally:
             self._may_block = True
 
@@ -389,19 +374,27 @@ class SqliteStore:
         if self._reading is None or self._reader is None:
             assert self._db is not None
             return _run(self._db, sql, rows, values)  # in memory: a turn never waits, so this runs between turns
+        if self._identity is not None:
+            self._identity.check_known()
         return await asyncio.get_running_loop().run_in_executor(self._reading, _run, self._reader, sql, rows, values)
 
     async def time(self) -> int:
         return self._clock()
 
     async def server(self) -> Server:
+        if self._path and (pids := holders_of_removed(self._path)):
+            listed = ", ".join(map(str, pids))
+            problem = (
+                f"process {listed} uses a database that was removed from {self._path!r}: stop it and start it again"
+            )
+            return Server("SQLite", problem)
         return _server(apsw.sqlite_lib_version(), self._url)
 
     def no_reclaim_before(self) -> float:
         return 0
 
     def lease(self) -> SqliteLease:
-        return SqliteLease(self._path, self._clock)
+        return SqliteLease(self._path, self._clock, self._identity)
 
     def listen(self, hint: Callable[[], None]) -> None:
         """Do nothing: `changed` is cheap enough to be polled every 20 ms."""
@@ -411,23 +404,51 @@ class SqliteStore:
 
     async def changed(self) -> bool:
         assert self._db is not None
+        if self._identity is not None:
+            self._identity.check_all()
+            if self._rest.is_due(self._last_tx, moved=self._moved):
+                await self._copy_log()
         version = _data_version(self._db)
-        moved = bool(version != self._polled_version)
+        self._moved = bool(version != self._polled_version)
         self._polled_version = version
-        return moved
+        return self._moved
+
+    async def _copy_log(self) -> None:
+        """Copy the -wal into the file, so that a copy of the file alone is whole. In a thread, because it waits for the
+        disk; a turn that comes meanwhile does not wait for it, and neither does it wait for a reader."""
+        assert self._path is not None
+        tx = self._last_tx
+        try:
+            whole = await asyncio.to_thread(sqlite_log.copy_beside, self._path)
+        except apsw.Error as error:
+            assert self._db is not None
+            self._rest.put_off()
+            raise fault_of(error, self._db) from error
+        if whole:
+            self._rest.copied = tx
+        else:
+            self._rest.put_off()
 
 
 class SqliteLease:
     """A Lease on a connection of its own."""
 
-    def __init__(self, path: str | None, clock: Callable[[], int]) -> None:
+    def __init__(self, path: str | None, clock: Callable[[], int], identity: FileIdentity | None) -> None:
+        self._check(identity)  # a new connection would create a file that was removed
         self._db = _connect(path)
         self._clock = clock
+        self._identity = identity
+
+    @staticmethod
+    def _check(identity: FileIdentity | None) -> None:
+        if identity is not None:
+            identity.check_all()
 
     def renew(self, worker: str, length: int, definitions: str, info: str) -> None:
+        self._check(self._identity)
         now = self._clock()
         values = {"id": worker, "until": now + length, "definitions": definitions, "info": info, "now": now}
         _run(self._db, statements.renew, None, values)
 
     def close(self) -> None:
-        self._db.close()
+        sqlite_log.close(self._db, self._identity)

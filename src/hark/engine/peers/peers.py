@@ -26,6 +26,7 @@ from hark.views.worker_info import lease_of
 
 _log = get_logger()
 _RETENTION = 60.0  # seconds between two runs of retention
+_LOG_AGAIN = 60.0  # seconds
 _BETWEEN_CHECKS = 0.02  # seconds from a check to the next, however many hints there are
 
 
@@ -50,6 +51,7 @@ class Peers:
         self._watch = WorkerWatch(lease)
         self.checking = False
         self._check_again = False
+        self._warned = ("", 0.0)  # the last reason, and when it was logged
 
     async def poll(self) -> None:
         """Find changes by other processes, dead workers and old instances, for as long as the app is open."""
@@ -68,12 +70,19 @@ class Peers:
                     next_retention = time.monotonic() + _RETENTION
                     self._state.loop.start(self._remove_old())
             except StoreFault as error:
-                _log.warning("The database does not answer: %s. Trying again.", reason(error))
+                self._warn(reason(error))
                 await asyncio.sleep(0.2)
             except Exception:
                 _log.exception("Polling failed with an unexpected error; it continues.")
                 await asyncio.sleep(1)
             await asyncio.sleep(store.poll)
+
+    def _warn(self, text: str) -> None:
+        """Log why the database does not serve this process; the same reason once in a while, however often it fails."""
+        last, at = self._warned
+        if text != last or time.monotonic() - at > _LOG_AGAIN:
+            self._warned = text, time.monotonic()
+            _log.warning("The database does not answer: %s. Trying again.", text)
 
     async def _remove_old(self) -> None:
         await remove_old(self._state.store, self._retention, self._state.clock.now, self._submit)

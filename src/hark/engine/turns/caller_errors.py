@@ -11,7 +11,7 @@ import time
 from hark.model.errors import NotOpen, StoreUnavailable
 from hark.model.log import get_logger
 from hark.model.reasons import reason
-from hark.store.protocol import Conflicted, Full, StoreFault, Unknown
+from hark.store.protocol import Conflicted, Damaged, Full, Replaced, StoreFault, Unknown
 
 PATIENCE = 10.0  # seconds a caller waits for a database that does not answer
 _log = get_logger()
@@ -33,6 +33,16 @@ def unavailable(fault: StoreFault) -> StoreUnavailable:
             text = (
                 "Connection lost during COMMIT; the outcome is unknown. Check whether it was stored before you repeat "
                 "the call."
+            )
+        case Replaced():
+            text = (
+                "The database was removed or replaced while this process had it open. Nothing was stored in the one "
+                "that is there now. Restart this process, once the database is restored; the log says more."
+            )
+        case Damaged():
+            text = (
+                "The database is damaged. Nothing was stored; it has to be repaired, or restored from a backup. The "
+                "log says how."
             )
         case Full():
             text = (
