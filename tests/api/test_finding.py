@@ -243,7 +243,7 @@ async def test_a_page_of_many_instances_takes_as_many_reads_as_a_page_of_few(
     read = kind.read
 
     async def noted(self: Any, sql: Any, *args: Any, **values: Any) -> Any:
-        if name_of(sql) != "any_pending_delivery":  # read beside the list, after the hint of a start
+        if name_of(sql) != "news":  # read beside the list, after the hint of a start
             sent.append(name_of(sql))
         return await read(self, sql, *args, **values)
 

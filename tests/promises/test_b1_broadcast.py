@@ -384,7 +384,7 @@ async def test_b1_marks_made_during_a_scan_for_marks_are_not_lost(store: Store) 
 
         async def slow(sql: Any, *args: Any, **values: Any) -> Any:
             found = await read(sql, *args, **values)
-            if sql is statements.any_pending_delivery and not asked.is_set():
+            if sql is statements.news and not asked.is_set():
                 asked.set()
                 while not answer.is_set():
                     await asyncio.sleep(0.001)

@@ -69,13 +69,45 @@ async def test_x3_a_server_that_has_a_base_url_records_that(store: Store) -> Non
     assert await query(store, "SELECT url FROM origins") == [("https://ask.example",)]
 
 
-async def test_x3_the_address_of_a_server_that_starts_later_is_found(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(answer_links, "_REFRESH_UNKNOWN", 0.01)
+@pytest.fixture
+def _no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_links, "_REFRESH", 3600)
+
+
+@pytest.mark.usefixtures("_no_polls")
+async def test_x3_the_first_link_after_the_start_of_a_server_has_its_address(store: Store) -> None:
+    async with harness(store, Asker) as app, Hark(store.url, **store.options) as other:
+        id = await ask(app, store)
+        assert (await app.awakeable(id)).url.startswith("/a/")
+        await record(store, "http://ann.example:4097")
+        assert (await app.awakeable(id)).url.startswith(f"http://ann.example:4097/a/{id}?t=")
+        assert [question.url[:24] for question in await other.awakeables()] == ["http://ann.example:4097/"]
+
+
+@pytest.mark.usefixtures("_no_polls")
+async def test_x3_code_that_runs_finds_the_address_of_a_server_that_starts_or_moves(store: Store) -> None:
     async with Hark(store.url, **store.options) as app:
         assert link(app).startswith("/a/")
+        for address in ("http://ann.example:4097", "https://ann.example"):
+            await record(store, address)
+
+            async def found(address: str = address) -> bool:
+                return link(app).startswith(f"{address}/a/")
+
+            await until(found, "the address of the server")
+
+
+async def test_x3_an_address_that_was_recorded_while_the_app_opened_is_found(store: Store) -> None:
+    app = Hark(store.url, **store.options)
+    read = app._links.read
+
+    async def read_before_the_server(opened: Any) -> None:
+        await read(opened)
+        app._links.read = read  # type: ignore[method-assign]
         await record(store, "http://ann.example:4097")
+
+    app._links.read = read_before_the_server  # type: ignore[assignment]
+    async with app:
 
         async def found() -> bool:
             return link(app).startswith("http://ann.example:4097/a/")

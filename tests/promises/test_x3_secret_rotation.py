@@ -63,7 +63,7 @@ async def test_x3_invented_secrets_do_not_make_a_server_read_all_the_time(
 async def test_x3_a_process_that_was_running_signs_with_the_new_secret_after_a_while(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer_links, "_REFRESH_UNKNOWN", 0.01)
+    monkeypatch.setattr(answer_links, "_REFRESH", 0.01)
     async with Hark(store.url, **store.options) as app, Hark(store.url, **store.options) as other:
         before = app._links.url("prom_1x", "nonce", None)
         await other.rotate_secret()

@@ -499,6 +499,7 @@ READS: dict[str, Question] = {
     "horizon": Question(reads.horizon, set()),
     "secrets": Question(reads.secrets, {"secrets_pkey"}),
     "origins": Question(reads.origins, set()),
+    "news": Question(sql.news, {"deliveries_pkey"}),
     "schema_version": Question(reads.schema_version, {"migrations_pkey"}),
     # What `hark doctor` reads.
     "all_workers": Question(reads.all_workers, set()),

@@ -5,12 +5,14 @@ permission: it must never be in an event, a log or an error.
 
 Two things come from the store unless the app was given its own: the secrets, and the address at which a server on the
 same store is reached. Both are read when the app opens and every minute after that. They are read at once for a token
-that names an unknown secret: another process may just have rotated it.
+that names an unknown secret, because another process may just have rotated it; when a server has recorded its address,
+which a hint says; and, while no address is known, whenever awakeables are read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -27,7 +29,6 @@ from hark.store.protocol import Store, StoreFault
 
 _log = get_logger()
 _REFRESH = 60.0  # seconds between two reads
-_REFRESH_UNKNOWN = 5.0  # seconds, while no address is known
 _BETWEEN_LOOKUPS = 1.0  # seconds between two reads for unknown secrets: anyone can invent those
 
 
@@ -54,6 +55,7 @@ class AnswerLinks:
         """The address of the HTTP server of this process, once there is one."""
         self._recorded = ""  # the address of the server of another process
         self._next_lookup = 0.0
+        self._soon = asyncio.Event()
         self.warn = True
         """Whether to warn when a link is read that is only a path; False after the first time."""
 
@@ -68,14 +70,27 @@ class AnswerLinks:
 
     async def follow(self, store: Callable[[], Store]) -> None:
         """Read them again and again, for as long as the app is open."""
+        self._soon = asyncio.Event()  # of this loop: the app may have been open on another one
         while self.uses_stored_secret or not self.base_url:
-            await asyncio.sleep(_REFRESH if self._start else _REFRESH_UNKNOWN)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REFRESH):
+                    await self._soon.wait()
+            self._soon.clear()
             try:
                 await self.read(store())
             except StoreFault:
                 continue  # the poll of the clerk reports that the store does not answer
             except Exception:
                 _log.exception("The secrets and the address of links cannot be read; the next attempt is in a minute.")
+
+    def read_soon(self) -> None:
+        """Read them again soon: a server has recorded its address. Called on the clerk's loop."""
+        self._soon.set()
+
+    async def find_address(self, store: Store) -> None:
+        """Read the address of a server if none is known: it may have started a moment ago."""
+        if not self._start:
+            await self.read(store)
 
     async def look_up(self, token: str, store: Store) -> None:
         """Read the secrets if this token names one that is not known yet."""

@@ -145,6 +145,7 @@ class AnswerVerbs(Core):
             found = await store.read(reads.read_awakeables, ids=[wanted])
             if not found:
                 raise NotFound(f"There is no awakeable {wanted!r}. Check the id.")
+            await self._links.find_address(store)
             return self._show(found[0])
 
         return self._read(one)
@@ -196,9 +197,12 @@ class AnswerVerbs(Core):
         size, wanted = check_limit(limit), optional_target(job)
         optional_name(after, "after")
         check_word(status, "status", AwakeableStatus)
-        return self._read(
-            lambda store: instance_views.awakeable_page(store, self._links.url, wanted, status, size, after)
-        )
+
+        async def page(store: Store) -> Page[Awakeable]:
+            await self._links.find_address(store)
+            return await instance_views.awakeable_page(store, self._links.url, wanted, status, size, after)
+
+        return self._read(page)
 
 
 def _settlement(settle: Settle) -> SettleAwakeable:

@@ -168,6 +168,7 @@ class Hark(
         self._nats.use(nats)
         self._links = AnswerLinks(secret, base_url, self._clerk.now)
         self._clerk.background.append(lambda: self._links.follow(lambda: self._clerk.store))
+        self._clerk.peers.on_new_origin = self._links.read_soon
         self._registry = Registry(self._clerk.code_changed)
         self._registry.add_lane(JOB, LazyProgram(TASK_TRAITS, load_job_program))
         self._registry.add_lane(BPMN, LazyProgram(TASK_TRAITS, load_bpmn_program))

@@ -20,3 +20,4 @@ async def apply(turn: Turn) -> None:
     if origins := turn.batch.of(RecordOrigin):
         await turn.tx.fetch(sql.record_origins, [(url,) for url in sorted({origin.url for origin in origins})])
         await turn.tx.fetch(sql.forget_old_origins)
+        turn.result.pending.has_origin = True

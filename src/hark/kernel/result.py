@@ -33,8 +33,8 @@ class Pending:
     """The work that a turn made or left for later."""
 
     __slots__ = (
-        "backlog", "earliest", "for_other_workers", "lanes", "left_claimable", "left_held", "made_claimable", "more",
-        "pending_deliveries", "scheduled",
+        "backlog", "earliest", "for_other_workers", "has_origin", "lanes", "left_claimable", "left_held",
+        "made_claimable", "more", "pending_deliveries", "scheduled",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -47,6 +47,7 @@ class Pending:
         self.more = False  # the next turn has something to do immediately
         self.pending_deliveries = False  # a large broadcast has subscribers left
         self.scheduled = False  # a schedule was changed: other processes must read when the next tick is due
+        self.has_origin = False  # the address of a server was recorded: other processes must read it
         self.earliest: int | None = None  # the earliest time at which something this turn wrote is due
 
     def due(self, at: int) -> None:

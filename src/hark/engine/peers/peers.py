@@ -1,8 +1,8 @@
 """Peers: finds what other processes on the same store did, beside the turns.
 
-After a hint one check reads what no claim shows: pending deliveries, deadlines, steps of our worker that another
-process ended, signals for the instances that our worker runs. The poll is the fallback for hints that were lost. It
-also finds workers whose lease is over, and starts retention. Used on the clerk's loop only.
+After a hint one check reads what no claim shows: pending deliveries, the address of a server, deadlines, steps of our
+worker that another process ended, signals for the instances that our worker runs. The poll is the fallback for hints
+that were lost. It also finds workers whose lease is over, and starts retention. Used on the clerk's loop only.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ class Peers:
         self.checking = False
         self._check_again = False
         self._warned = ("", 0.0)  # the last reason, and when it was logged
+        self.on_new_origin: Callable[[], None] = lambda: None
+        """Called when a server has recorded its address."""
+        self._origin_at: int | None = None
 
     async def poll(self) -> None:
         """Find changes by other processes, dead workers and old instances, for as long as the app is open."""
@@ -100,9 +103,13 @@ class Peers:
 
     async def _check(self) -> None:
         try:
-            if await self._state.store.read(sql.any_pending_delivery):  # never set to False: a turn may run meanwhile
+            [news] = await self._state.store.read(sql.news)
+            if news.deliveries:  # never set to False: a turn may run meanwhile
                 self._state.work_left.pending_deliveries = True
                 self._state.loop.wake()
+            if news.origin_at != self._origin_at:
+                self._origin_at = news.origin_at
+                self.on_new_origin()
             if self._state.worker is not None:
                 await self.read_next_due()
                 await self.find_lost_steps()

@@ -375,7 +375,7 @@ class Clerk:
             or pending.pending_deliveries
         ):
             return True
-        if result.retired or pending.scheduled:  # others do now what that worker did
+        if result.retired or pending.scheduled or pending.has_origin:  # others do now what that worker did
             return True
         return bool(result.signalled) and (
             self.worker is None or not result.signalled <= self.worker.executing().keys()

@@ -79,3 +79,22 @@ broadcasts_by_id = Sql("SELECT id, name, payload FROM broadcasts WHERE id IN :id
 
 # B1: one row if a large broadcast still has chunks to deliver.
 any_pending_delivery = Sql("SELECT 1 FROM deliveries LIMIT 1")
+
+
+class News(Row, frozen=True):
+    """The work that another process may have left for this one."""
+
+    deliveries: int
+    """How many large broadcasts have chunks left, as 0 or 1."""
+    origin_at: int | None
+    """When the address of a server was recorded last."""
+
+
+# B1, X3: what a process looks for after a hint, beside claims.
+news = Sql(
+    """
+    SELECT (SELECT count(*) FROM (SELECT 1 FROM deliveries LIMIT 1) d) AS deliveries,
+        (SELECT max(seen_at) FROM origins) AS origin_at
+    """,
+    row=News,
+)
