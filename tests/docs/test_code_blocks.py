@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.nats_server import NatsServer
 
@@ -20,6 +22,7 @@ WITHOUT_CODE = {"faults.md", "glossary.md", "promises.md", "reference.md"}
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in WITHOUT_CODE)]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NATS = "localhost:4222"  # a page that mentions it gets a server
+EXITS = re.compile(r"# exits with (\d+)$")
 SHOP = "from hark import Hark\n\napp = Hark('sqlite:///shop.db')\n"
 
 
@@ -27,12 +30,12 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return BLOCK.findall(page.read_text("utf-8"))
 
 
-def run(folder: Path, *command: str) -> str:
+def run(folder: Path, *command: str, code: int = 0) -> str:
     bin = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": bin}, check=False
     )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == code, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
@@ -80,6 +83,17 @@ def ask_server(folder: Path, line: str, address: str) -> None:
         assert time.monotonic() < end, f"{line}: {response}"
 
 
+def run_workflow(folder: Path, code: str) -> None:
+    """Run the commands of a workflow of GitHub Actions. The example has code that the check refuses."""
+    jobs: dict[str, Any] = yaml.safe_load(code)["jobs"]
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    elsewhere = ("pip ", "ssh ", "scp ")
+    here = [command for command in commands if not command.startswith(elsewhere)]
+    assert here
+    for command in here:
+        run(folder, *shlex.split(command), code=1)
+
+
 def run_shell(folder: Path, line: str, servers: ExitStack, addresses: list[str]) -> None:
     match shlex.split(line, comments=True):
         case ["hark", "serve", *rest]:
@@ -97,7 +111,8 @@ def run_shell(folder: Path, line: str, servers: ExitStack, addresses: list[str])
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(100) == 0
         case ["hark", *_]:
-            run(folder, *shlex.split(line))
+            exits = EXITS.search(line)
+            run(folder, *shlex.split(line, comments=True), code=int(exits[1]) if exits else 0)
         case _:
             pytest.fail(f"This test does not run such a line: {line}")
 
@@ -115,8 +130,11 @@ def test_every_code_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
         for language, code in found:
             if language == "python":
                 run_python(tmp_path, code)
-            elif language == "yaml":  # a job file, with its name in the first line
+            elif language == "yaml":  # a job file, or one of GitHub Actions, with its name in the first line
                 name = code.partition("\n")[0].removeprefix("# ")
+                if name.startswith(".github/"):
+                    run_workflow(tmp_path, code)
+                    continue
                 (tmp_path / name).write_text(code, "utf-8")
                 run(tmp_path, "hark", "job", "check", name)
             elif language == "xml":  # a BPMN file, with its name in the first line

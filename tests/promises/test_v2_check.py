@@ -68,6 +68,10 @@ async def fails_now(ctx: FunctionContext, item: str) -> Any:
     raise KeyError(item)
 
 
+async def ends_now(ctx: FunctionContext, item: str) -> Any:
+    return await ctx.run(note, "reserve", name="reserve")
+
+
 async def guarded(ctx: FunctionContext, item: str) -> Any:
     name = "hold" if ctx.patched("hold") else "reserve"
     await ctx.run(note, name, name=name)
@@ -97,7 +101,8 @@ class Writes:
         (other_name, (0, "run reserve", "run hold", "ctx.patched")),
         (other_wait, (1, "a wait for signal paid", "sleep", "ctx.patched")),
         (other_input, (None, '{"item":"book"}', "TypeError", "default")),
-        (fails_now, (None, "to go on", "KeyError", "Correct the code")),
+        (fails_now, (1, "a wait for signal paid", "KeyError: 'book'", "Correct the code")),
+        (ends_now, (1, "a wait for signal paid", "the end", "ctx.patched")),
     ],
 )
 async def test_v2_every_live_function_is_replayed_and_nothing_runs(store: Store, code: Any, problem: Any) -> None:

@@ -1,23 +1,21 @@
-"""V3: the matrix of changes. Each line of the table in docs/deploys.md, made while an instance waits.
+"""V3: the matrix of changes. Each line of the tables in docs/deploys.md, made while an instance waits.
 
-The old code parks an instance; then only the new code is there, under the same version, and what the instance waits for
-arrives. It ends, or it is held and ends when the old code is back.
+The old code parks an instance; then only the new code is there, and what the instance waits for arrives. It ends, or it
+ends when the old code is back. The check of V2 says so before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hark import Await, Done, Instance, InstanceHeld, Machine, step, workflow
-from tests.support.harness import drained, harness
+from hark import Await, Done, InstanceHeld, Machine, step, workflow
+from tests.support.harness import harness
 from tests.support.stores import Store
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "deploys.md"
 
 
 def reserve(item: str) -> dict[str, Any]:
@@ -36,6 +34,10 @@ class Reservation:
 
 def reserve_typed(item: str) -> Reservation:
     return Reservation(item, "shelf")
+
+
+def read_as_text(item: str) -> dict[str, str]:
+    return {"item": item}
 
 
 def function(code: Callable[..., Any]) -> Any:
@@ -70,7 +72,7 @@ async def _prepare(ctx: Any, item: str) -> None:
 
 async def other_arguments(ctx: Any, item: str) -> Any:
     await ctx.run(reserve, item.upper(), retries=3)
-    await ctx.run(charge, item, timeout=60)
+    await ctx.run(charge, item, timeout=60, undo=print)
     paid = await ctx.wait_for_signal("paid", timeout=3600)
     return paid.payload
 
@@ -174,6 +176,94 @@ async def renamed_parameter(ctx: Any, product: str) -> Any:
 async def ends_earlier(ctx: Any, item: str) -> Any:
     await ctx.run(reserve, item)
     return item
+
+
+async def fitting_result(ctx: Any, item: str) -> Any:
+    reserved = await ctx.run(read_as_text, item, name="reserve")
+    assert reserved == {"item": "tea"}
+    await ctx.run(charge, item)
+    paid = await ctx.wait_for_signal("paid")
+    return paid.payload
+
+
+async def draws(ctx: Any, item: str) -> Any:
+    await ctx.run(reserve, str(ctx.uuid()))
+    paid = await ctx.wait_for_signal("paid")
+    return paid.payload
+
+
+async def draws_again(ctx: Any, item: str) -> Any:
+    ctx.random()
+    await ctx.run(reserve, str(ctx.uuid()))
+    paid = await ctx.wait_for_signal("paid")
+    return paid.payload
+
+
+async def asks(ctx: Any, item: str) -> Any:
+    question = await ctx.awakeable(title="Paid?")
+    _, paid = await ctx.first(ctx.sleep(3600), ctx.wait_for_signal("paid"), question)
+    return paid.payload
+
+
+async def asks_more(ctx: Any, item: str) -> Any:
+    question = await ctx.awakeable(title="Is it paid?", schema=bool)
+    _, paid = await ctx.first(ctx.sleep(60), ctx.wait_for_signal("paid"), question)
+    return paid.payload
+
+
+async def guarded(ctx: Any, item: str) -> Any:
+    await ctx.run(reserve, item)
+    if ctx.patched("check the price"):
+        await ctx.run(charge, item, name="check")
+    await ctx.run(charge, item)
+    paid = await ctx.wait_for_signal("paid")
+    return paid.payload
+
+
+async def patched_twice(ctx: Any, item: str) -> Any:
+    await ctx.run(reserve, item)
+    ctx.patched("check the price")
+    await ctx.run(charge, item)
+    ctx.patched("check the price")
+    paid = await ctx.wait_for_signal("paid")
+    return paid.payload
+
+
+async def other_condition(ctx: Any, item: str) -> Any:
+    await ctx.run(reserve, item)
+    if len(item) > 5:  # it was: always
+        await ctx.run(charge, item)
+    paid = await ctx.wait_for_signal("paid")
+    return paid.payload
+
+
+async def raises(ctx: Any, item: str) -> Any:
+    reserved = await ctx.run(reserve, item)
+    await ctx.run(charge, item)
+    paid = await ctx.wait_for_signal(reserved["signal"])  # it is not there
+    return paid.payload
+
+
+async def does_not_wait(ctx: Any, item: str) -> Any:
+    await ctx.run(reserve, item)
+    return await ctx.run(charge, item)
+
+
+async def waits_for_less(ctx: Any, item: str) -> Any:
+    _, paid = await ctx.first(ctx.wait_for_signal("paid"))
+    return paid.payload
+
+
+async def waits_for_two(ctx: Any, item: str) -> Any:
+    _, paid = await ctx.first(ctx.wait_for_signal("paid"), ctx.sleep(60))
+    return paid.payload
+
+
+async def raises_later(ctx: Any, item: str) -> Any:
+    await ctx.run(reserve, item)
+    await ctx.run(charge, item)
+    paid = await ctx.wait_for_signal("paid")
+    return paid.payload["amount"]  # it is a text
 
 
 class Order(Machine, name="Order"):
@@ -294,63 +384,126 @@ class OtherType(Machine, name="Order"):
         return Done()
 
 
-# The first column of the table in docs/deploys.md, by the new code; True if the instance continues.
-FUNCTIONS: dict[str, tuple[Any, bool]] = {
-    "Rename variables, edit comments and docstrings": (other_names, True),
-    "Move code into helpers without changing the order of operations": (extracted, True),
-    "Change arguments, retries or timeouts of an operation": (other_arguments, True),
-    "Rename the function of a `ctx.run` that keeps its `name=`": (renamed_with_name, True),
-    "Add operations after the last one that was reached": (more_after, True),
-    "Add a parameter with a default": (optional_parameter, True),
-    "Add `ctx.log` or `ctx.progress`": (progress, True),
-    "Add an operation before one that was reached": (inserted, False),
-    "Remove an operation that was reached": (removed, False),
-    "Change the order of operations that were reached": (reordered, False),
-    "Rename the function of a `ctx.run`": (renamed, False),
-    "Give a result a type that does not read what is stored": (stricter_result, False),
-    "Wait for another signal": (other_signal, False),
-    "Wait for something of another kind": (question_instead, False),
-    "Run two operations at once in another order": (together, False),
-    "Add a parameter without a default": (required_parameter, False),
-    "Rename a parameter": (renamed_parameter, False),
-    "Return before what was reached": (ends_earlier, False),
+class Undoable(Order, name="Order", on_cancel="undo"):
+    @step
+    async def undo(self, ctx: Any) -> Any:
+        return Done()
+
+
+class OrderTwo(Order, name="Order", version=2):
+    pass
+
+
+@dataclass(frozen=True)
+class Change:
+    """New code, and what it does to an instance that waits: it goes on, is held, waits for code, or fails."""
+
+    new: Any
+    effect: str
+    old: Any = None  # by default the code above
+    has_run: bool = True
+    """Whether the instance waits for its signal; otherwise it has been started, and no worker has run it."""
+    is_foreseen: bool = True
+    """Whether the check finds it, if the instance does not go on."""
+    is_cancelled: bool = False
+    """Whether it is cancelled with the new code; otherwise it gets its signal."""
+
+
+def _function(new: Any, effect: str, old: Any = before, **options: bool) -> Change:
+    return Change(function(new), effect, function(old), **options)
+
+
+# By the first column of the tables in docs/deploys.md, in their order.
+FUNCTIONS: dict[str, Change] = {
+    "Rename variables, edit comments and docstrings": _function(other_names, "goes on"),
+    "Move code into helpers without changing the order of operations": _function(extracted, "goes on"),
+    "Change arguments, retries, timeouts or the `undo=` of an operation": _function(other_arguments, "goes on"),
+    "Rename the function of a `ctx.run` that keeps its `name=`": _function(renamed_with_name, "goes on"),
+    "Give a result a type that reads what is stored": _function(fitting_result, "goes on"),
+    "Change or add operations after the last one that was reached": _function(more_after, "goes on"),
+    "Add a parameter with a default": _function(optional_parameter, "goes on"),
+    "Add `ctx.log` or `ctx.progress`": _function(progress, "goes on"),
+    "Add `ctx.random()` or `ctx.uuid()` before another one": _function(draws_again, "goes on", draws),
+    "Change the title or the schema of a question, or how long a sleep takes": _function(asks_more, "goes on", asks),
+    "Guard a change with `ctx.patched`": _function(guarded, "goes on"),
+    "Remove `ctx.patched` and the old code, once no instance needs it": _function(inserted, "goes on", guarded),
+    "Register the changed code as another version beside the old one": Change(
+        (function(before), workflow(name="order", version=2)(inserted)), "goes on", function(before)
+    ),
+    "Add an operation before one that was reached": _function(inserted, "held"),
+    "Remove an operation that was reached": _function(removed, "held"),
+    "Change the order of operations that were reached": _function(reordered, "held"),
+    "Rename the function of a `ctx.run`": _function(renamed, "held"),
+    "Change a condition so that other operations follow": _function(other_condition, "held"),
+    "Give a result a type that does not read what is stored": _function(stricter_result, "held"),
+    "Wait for another signal": _function(other_signal, "held"),
+    "Wait for something of another kind": _function(question_instead, "held"),
+    "Run two operations at once in another order": _function(together, "held"),
+    "Add a parameter without a default": _function(required_parameter, "held"),
+    "Rename a parameter": _function(renamed_parameter, "held"),
+    "Return before what was reached": _function(ends_earlier, "held"),
+    "Remove the wait for what it waits for": _function(does_not_wait, "held"),
+    "Remove one of several waits": _function(waits_for_less, "held", waits_for_two),
+    "Raise an exception where the code went on before": _function(raises, "held"),
+    "Remove `ctx.patched` while an instance runs the code before it": _function(inserted, "held"),
+    "Call `ctx.patched` with one name at two places": _function(patched_twice, "held"),
+    "Rename the function without `name=`": Change(workflow(name="purchase")(before), "waits", function(before)),
+    "Change `version=` without keeping the old code": Change(
+        workflow(name="order", version=2)(before), "waits", function(before)
+    ),
+    "Raise an exception after what was reached": _function(raises_later, "fails", is_foreseen=False),
+    "Add a parameter without a default, before the instance has run": _function(
+        required_parameter, "fails", has_run=False
+    ),
 }
-MACHINES: dict[str, tuple[type[Machine], bool]] = {
-    "Change what a step does, add steps, or change what it waits for next": (OtherSteps, True),
-    "Add a field with a default": (MoreFields, True),
-    "Remove a field": (FewerFields, True),
-    'Rename the method of a step that keeps its name: `@step("ship")`': (KeptName, True),
-    "Rename or remove a step that an instance is about to run": (RenamedStep, False),
-    "Add a field without a default": (RequiredField, False),
-    "Change the type of a field": (OtherType, False),
+MACHINES: dict[str, Change] = {
+    "Change what a step does, add steps, or change what it waits for next": Change(OtherSteps, "goes on"),
+    "Add a field with a default": Change(MoreFields, "goes on"),
+    "Remove a field": Change(FewerFields, "goes on"),
+    'Rename the method of a step that keeps its name: `@step("ship")`': Change(KeptName, "goes on"),
+    "Register the changed code as another version beside the old one": Change((Order, OrderTwo), "goes on"),
+    "Rename or remove a step that an instance is about to run": Change(RenamedStep, "held"),
+    "Remove the step of `on_cancel`": Change(Order, "held", Undoable, is_cancelled=True),
+    "Add a field without a default": Change(RequiredField, "held"),
+    "Change the type of a field": Change(OtherType, "held"),
+    "Rename the class without `name=`, or change `version=` without keeping the old code": Change(OrderTwo, "waits"),
+    "Add a field without a default, before the instance has run": Change(RequiredField, "fails", has_run=False),
 }
 
 
 @pytest.mark.parametrize("change", FUNCTIONS)
 async def test_v3_a_change_of_a_function_that_waits(store: Store, change: str) -> None:
-    code, continues = FUNCTIONS[change]
-    await _deployed(store, function(before), function(code), continues)
+    await _deployed(store, FUNCTIONS[change])
 
 
 @pytest.mark.parametrize("change", MACHINES)
 async def test_v3_a_change_of_a_machine_that_waits(store: Store, change: str) -> None:
-    code, continues = MACHINES[change]
-    await _deployed(store, Order, code, continues)
+    await _deployed(store, MACHINES[change])
 
 
-async def _deployed(store: Store, old: Any, new: Any, continues: bool) -> Instance | None:
-    """Deploy new code under the version of an instance that waits, let it continue, and roll back if it is held."""
+async def _deployed(store: Store, change: Change) -> None:
+    """Deploy new code while an instance waits, let it continue, and roll back unless it has ended."""
+    old = change.old or Order
+    new = change.new if isinstance(change.new, tuple) else (change.new,)
     async with harness(store, old) as app:
-        order = await drained(app, app.start(old, {"item": "tea"}))
-    async with harness(store, new) as app:
-        await app.signal(order.id, "paid", "cash")
-        if continues:
+        order = await app.start(old, {"item": "tea"})
+        if change.has_run:
             await app.drain()
-            assert await app.result(order.id, timeout=0) == "cash"
-            return None
-        with pytest.raises(InstanceHeld):
+    async with harness(store, *new) as app:
+        report = await app.check()
+        is_found = (
+            change.effect != "goes on" and change.new is not FUNCTIONS["Raise an exception after what was reached"].new
+        )
+        assert (report.continues, len(report.problems)) == ((0, 1) if is_found else (1, 0))
+        await (app.cancel(order.id) if change.is_cancelled else app.signal(order.id, "paid", "cash"))
+        with pytest.raises(InstanceHeld) if change.effect == "held" else nullcontext():
             await app.drain()
+        found = await app.get(order.id)
+        statuses = {"goes on": "done", "held": "held", "waits": "runnable", "fails": "failed"}
+        assert found.status == statuses[change.effect]
     async with harness(store, old) as app:
+        if change.effect == "fails":
+            await app.retry(order.id)
         await app.drain()
-        assert await app.result(order.id, timeout=0) == "cash"
-    return None
+        found = await app.get(order.id)
+        assert (found.status, found.result) == (("cancelled", None) if change.is_cancelled else ("done", "cash"))

@@ -195,6 +195,8 @@ class CodeCheck:
             )
         if misfit.entry is None:
             return "Correct the call."
+        if misfit.__cause__ is not None:
+            return f"Correct the code: it raises where it went on before. Or {self._apart(claim)}"
         if not str(misfit).startswith(misfit.cause):
             return f"Let its type read what was stored: give new fields a default; or {self._apart(claim)}"
         return (

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hark.model import json
 from hark.model.activation import Claim
 from hark.model.errors import InvalidInput, InvalidOutcome, NonDeterministic
+from hark.model.failures import innermost_line_of_user
 from hark.programs.functions.branches import Branch, Branches, Suspended
 from hark.programs.functions.function_inbox import FunctionInbox
-from hark.programs.functions.function_journal import KNOWN_WHEN_ASKED, MARKERS, PATCH, RETRIED, Journal, Line
+from hark.programs.functions.function_journal import KNOWN_WHEN_ASKED, MARKERS, PATCH, RETRIED, Journal
 from hark.programs.functions.function_runs import Runs
 from hark.programs.functions.function_waits import waits_by_entry
 from hark.programs.functions.operations import (
@@ -333,15 +334,27 @@ class Replay:
             f"{text} {ADVICE}", cause=cause or text, entry=entry, expected=expected, found=found, line=line
         )
 
-    def _diverge_at(self, line: Line) -> None:
-        """Report that the journal has a line that the code did not ask for."""
-        assert self._branches.root is not None
+    def _diverge_at(self, entry: int, expected: str) -> None:
+        """Report that the code did not ask for something that it has asked for before."""
+        root = self._branches.root
+        assert root is not None
+        if root.done and root.error is not None:
+            self._hold_raised(entry, expected, root.error)
+            return
         labels = ", ".join(operation.label for operation in self._open.values())
-        found = "the end" if self._branches.root.done else f"a wait for {labels}" if labels else "nothing"
+        found = "the end" if root.done else f"a wait for {labels}" if labels else "nothing"
         asked = next((operation.asked for operation in reversed(self._open.values())), None)
         code = self.program.function.__code__
         place = line_of(asked) if asked is not None else f"{code.co_filename}:{code.co_firstlineno}"
-        self._hold(line.entry, label_of(line.kind, line.name), found, place)
+        self._hold(entry, expected, found, place)
+
+    def _hold_raised(self, entry: int, expected: str, error: BaseException) -> None:
+        """Hold the instance: the code raised an exception where it has gone on before."""
+        raised = f"{type(error).__name__}: {error}"
+        place = innermost_line_of_user(error, self.program.function.__module__.partition(".")[0])
+        self._hold(entry, expected, raised, None if place is None else f"{place[0]}:{place[1]}")
+        if self._misfit is not None:
+            self._misfit.__cause__ = error
 
     # -- the replay -------------------------------------------------------------------------------
 
@@ -368,7 +381,7 @@ class Replay:
             if operation is None:
                 if line.entry in self._withdrawn:
                     continue
-                self._diverge_at(line)
+                self._diverge_at(line.entry, label_of(line.kind, line.name))
                 return
             operation.read_line(line.value, line.error)
             self._drive()
@@ -382,10 +395,22 @@ class Replay:
             # Waits of operations that only the failed attempt asked for are withdrawn.
             self._withdrawn.update({entry_of(wait.place) for wait in self.claim.waits} - self._open.keys())
         self._has_new_undo = bool(self.undoable) and bool(succeeded(journal.lines, self.undoable))
-        if root.done and self._misfit is None:
-            never_asked = journal.never_asked()
-            if never_asked is not None:
-                self._diverge_at(never_asked)
+        if self._misfit is None:
+            self._compare_with_never_asked(is_at_end=root.done)
+
+    def _compare_with_never_asked(self, *, is_at_end: bool) -> None:
+        """Report an operation of the journal, or a wait, that the code has not asked for in the whole replay.
+
+        An open wait was asked for behind the last line at the latest. Without this, code that ends there would end
+        the instance. A retry has given up the waits that only the failed attempt had."""
+        line = self._journal.never_asked() if is_at_end else None
+        if line is not None:
+            self._diverge_at(line.entry, label_of(line.kind, line.name))
+            return
+        entry = max(self._claimed_waits, default=-1)
+        if entry >= self._journal.next_entry and not self._journal.is_retry:
+            wait = self._claimed_waits[entry][0]
+            self._diverge_at(entry, f"a wait for {label_of(wait.kind, wait.name)}")
 
     def _without_input(self, error: InvalidInput) -> Coroutine[Any, Any, Any]:
         """The code of a function that does not accept its stored input. An instance that has run is held."""
