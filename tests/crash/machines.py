@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import signal
@@ -48,6 +49,19 @@ class Gated(Machine):
     async def end(self, ctx: Context) -> Done:
         trace(f"end {ctx.attempt}")
         return Done(os.getpid())
+
+    def handle(self, error: BaseException, ctx: Context) -> Stop:
+        trace(f"handle {error!r}")
+        return Stop(error)
+
+
+class Parses(Machine):
+    """Calls a library that calls `sys.exit`: argparse, for an argument that it does not know."""
+
+    @step
+    async def start(self, ctx: Context) -> Done:
+        argparse.ArgumentParser().parse_args(["--unknown"])
+        return Done()
 
     def handle(self, error: BaseException, ctx: Context) -> Stop:
         trace(f"handle {error!r}")
@@ -195,4 +209,4 @@ class Patient(Machine):
         return Done(ctx.awaited[0].payload)
 
 
-ALL = (Gated, Blocking, Threaded, Killer, Family, Zombie, Witness)
+ALL = (Gated, Parses, Blocking, Threaded, Killer, Family, Zombie, Witness)

@@ -14,8 +14,8 @@ import httpx
 import psutil
 import pytest
 
-from hark import Context, Done, Hark, Machine, step
-from tests.crash.machines import ALL, Blocking, Gated
+from hark import Context, Done, Hark, InstanceFailed, Machine, step
+from tests.crash.machines import ALL, Blocking, Gated, Parses
 from tests.crash.processes import HARK, Workers, gone
 from tests.support.inspect import query, until
 from tests.support.stores import Store, sqlite_file
@@ -33,8 +33,8 @@ app = Hark("sqlite:///hark.db")
 """
 
 QUITS = """
+import os
 import pathlib
-import sys
 
 from hark import Done, Hark, Machine, step
 
@@ -46,7 +46,7 @@ class Quits(Machine):
     async def start(self, ctx):
         if not pathlib.Path("has_quit").exists():
             pathlib.Path("has_quit").touch()
-            sys.exit(3)
+            os._exit(3)
         return Done()
 
 
@@ -201,8 +201,27 @@ def test_d1_a_process_that_its_first_step_ends_is_started_again(sqlite_store: St
             assert lines[-1], lines
         supervisor.terminate()
         assert supervisor.wait(100) == 0
-    [warning] = [line for line in lines if "WARNING" in line]
+    [warning] = [line for line in lines if "WARNING Process" in line]
     assert "ended with exit code 3. It is started again at once" in warning
+
+
+async def test_m5_fault_76_a_step_that_exits_ends_neither_a_process_nor_what_runs_there(
+    store: Store, tmp_path: Path
+) -> None:
+    with Workers(store, tmp_path) as workers:
+        async with Hark(store.url, **workers.options) as app:
+            await app.register(*ALL)
+            supervisor = workers.start("--processes", "2", "--queue", "default=4")
+            beside = [await app.start(Gated) for _ in range(6)]
+            await workers.until_traced("start 0", times=6)
+            pids = children(supervisor)
+            parses = await app.start(Parses)
+            with pytest.raises(InstanceFailed, match=r"5 times in a row.*SystemExit: 2.*argparse"):
+                await parses.result(timeout=60)
+            workers.open_gate()
+            assert {await one.result(timeout=60) for one in beside} <= set(pids)
+            assert children(supervisor) == pids
+            assert not [life for life in workers.trace() if life.what.startswith("handle")]
 
 
 # -- a server ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ MORE = {  # keys that are not always there
     "retry": {"retries"},
     "error": {"retries"},
     "undo_failed": {"retries"},
+    "reclaimed": {"error", "traceback"},
 }
 
 

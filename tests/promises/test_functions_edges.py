@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -334,37 +331,6 @@ async def test_x8_a_retry_withdraws_operations_that_only_the_failed_attempt_requ
 
 
 # -- runs ------------------------------------------------------------------------------------------
-
-
-FATAL = """
-import asyncio, json, sys
-from hark import Hark, workflow
-
-@workflow
-async def fatal(ctx):
-    await ctx.gather(ctx.run(sys.exit, 3), ctx.sleep(60))
-
-async def main(url, options):
-    app = Hark(url, **options)
-    app.register(fatal)
-    async with app, app.worker(grace=0.1):
-        await asyncio.sleep(60)
-
-asyncio.run(main(sys.argv[1], json.loads(sys.argv[2])))
-"""
-
-
-async def test_m5_an_exit_in_a_concurrent_run_is_a_crash_of_its_function(store: Store) -> None:
-    @workflow
-    async def fatal(ctx: FunctionContext) -> None:
-        await ctx.gather(ctx.run(one), ctx.sleep(60))
-
-    async with harness(store, fatal) as app:
-        it = await app.start(fatal)
-        command: list[Any] = [sys.executable, "-c", FATAL, store.url, json.dumps(store.options)]
-        assert (await asyncio.to_thread(subprocess.run, command, timeout=60, stderr=subprocess.DEVNULL)).returncode == 3
-        await drained(app, app.advance(3600))
-        assert "reclaimed" in [event.type for event in await app.events(it)]
 
 
 @pytest.mark.slow

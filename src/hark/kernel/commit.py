@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from hark.kernel import children, definitions, finish, park
+from hark.kernel import children, definitions, finish, park, reclaim
 from hark.kernel.effects import as_request
 from hark.kernel.expire import next_deadline
 from hark.kernel.inbox import load_waits
@@ -16,7 +16,7 @@ from hark.kernel.requests import Commit
 from hark.kernel.runs import run_signals
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import Claim
-from hark.model.decisions import UNDO, Advance, Finish, Hold, Move, Park, Proceed, Redo
+from hark.model.decisions import UNDO, Advance, Finish, Hold, Move, Park, Proceed, Redo, Release
 from hark.model.errors import HarkError
 from hark.store import statements as sql
 
@@ -58,6 +58,8 @@ def _concerns_parent(claim: Claim, move: Move) -> bool:
     match move:
         case Finish():
             return claim.parent_wait is not None and not claim.counted
+        case Release(crashed=crashed):
+            return crashed and claim.parent_wait is not None and not claim.counted  # it may be quarantined
         case Redo():
             return move.drop_waits
         case Advance() | Proceed() | Park() | Hold():
@@ -105,6 +107,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
     parks: list[tuple[Commit, Park]] = []
     proceeds: list[tuple[Commit, Proceed]] = []
     holds: list[tuple[Commit, Hold]] = []
+    released: list[Commit] = []
     queued: list[Commit] = []
     new_visits: list[str] = []
     consumed: list[int] = []
@@ -166,6 +169,9 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
                 has_event = claim.cancel_reason is None  # that of the end of an undo is written in finish.py
             case Hold() as move:
                 holds.append((request, move))
+            case Release():
+                released.append(request)
+                has_event = False  # it is written in reclaim.py, which decides what it is
             case _ as never:
                 assert_never(never)
         if has_event:
@@ -182,6 +188,8 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
         await turn.tx.fetch(sql.set_on_cancel, undoable)
     if finishes:
         await finish.by_outcome(turn, finishes)
+    if released:
+        await reclaim.release(turn, released)
     waiting: list[tuple[Commit, Park | Proceed]] = [*parks, *proceeds]
     if turn.children.ended:
         # A function that withdraws a call cancels the child in the same turn: its wait is gone, and is not answered.
@@ -241,7 +249,7 @@ async def requeue(turn: Turn, requests: list[Commit]) -> None:
             case Advance() as move:
                 rate, weight = move.rate_limit, move.weight
                 key = move.concurrency_key if move.rekey else key
-            case Park() | Finish() | Hold():
+            case Park() | Finish() | Hold() | Release():
                 raise AssertionError(f"a {type(decision.move).__name__} is not queued")
             case _ as never:
                 assert_never(never)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hark.kernel.result import Failed
 from hark.model.activation import Claim, WaitRow
-from hark.model.decisions import Advance, Decision, Finish, Hold, Park, Proceed, Redo
+from hark.model.decisions import Advance, Decision, Finish, Hold, Park, Proceed, Redo, Release
 from hark.model.events import EventType
 from hark.model.failures import Failure
 from hark.model.names import from_micros
@@ -51,7 +51,7 @@ class History:
                 failure = Failure(None, move.error, move.traceback)
                 failed = Failed(claim.id, claim.definition, decision.step, claim.attempt, "held", failure)
                 self.failures.append(failed)
-            case Advance() | Proceed() | Redo() | Park() | Finish():
+            case Advance() | Proceed() | Redo() | Park() | Finish() | Release():
                 self.events.append((claim.id, decision.label, decision.step, None))
             case _ as never:
                 assert_never(never)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hark.kernel.effects import request_for
 from hark.kernel.kept_messages import MessagesToStore
 from hark.kernel.requests import Commit, Message
-from hark.model.decisions import Advance, Arm, Finish, Hold, Park, Proceed, Redo, SendMessage
+from hark.model.decisions import Advance, Arm, Finish, Hold, Park, Proceed, Redo, Release, SendMessage
 from hark.model.errors import Duplicate, NoTarget
 from hark.store import statements as sql
 
@@ -75,7 +75,7 @@ def _drops(commit: Commit, wait_id: str) -> bool:
             return disarm is not None and wait_id in disarm
         case Redo(drop_waits=drops):
             return drops
-        case Hold():
+        case Hold() | Release():
             return False
 
 

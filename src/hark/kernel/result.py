@@ -23,7 +23,7 @@ class Failed(Struct, frozen=True, gc=False):
     definition: str
     step: str | None
     attempt: int
-    type: Literal["retry", "error", "undoing", "undo_failed", "thrown", "held", "stop", "failed"]
+    type: Literal["retry", "error", "undoing", "undo_failed", "thrown", "held", "crashed", "stop", "failed"]
     failure: Failure
     until: int | None = None  # the time of the next attempt, µs
     retries: int | None = None

@@ -1,8 +1,9 @@
 """Decisions: the outcome of a step in the kernel's terms.
 
 The border between programs/, which interpret the outcomes of user code, and kernel/, which commits them. A decision has
-one move (`Advance`, `Proceed`, `Redo`, `Park` or `Finish`) and any number of effects. A `Park` has any number of waits
-of every kind; `Await` and `Spawn` both become one. Values are JSON text here, so that everything can be stored.
+one move (`Advance`, `Proceed`, `Redo`, `Park`, `Finish`, `Hold` or `Release`) and any number of effects. A `Park` has
+any number of waits of every kind; `Await` and `Spawn` both become one. Values are JSON text here, so that everything
+can be stored.
 """
 
 from __future__ import annotations
@@ -278,12 +279,23 @@ class Hold(_GivesUpClaim, gc=False):
     parks: ClassVar[bool] = False
 
 
-Move = Advance | Proceed | Redo | Park | Finish | Hold
+class Release(_GivesUpClaim, gc=False):
+    """Give up the claim without an outcome: the step runs again from what was committed (M5)."""
+
+    crashed: bool  # the step has ended itself by an exit; False: it was ended with the loop it ran on
+
+    arm: ClassVar[tuple[Arm, ...]] = ()
+    ends_step: ClassVar[bool] = False
+    parks: ClassVar[bool] = False
+
+
+Move = Advance | Proceed | Redo | Park | Finish | Hold | Release
 """A closed union. Every move has these attributes, so that mypy reports a new move that lacks one; each is a test of a
 class less on the path of every step (a `match` takes twice as long):
 
 - `arm`: the waits it arms. `keep_slot`: it does not yield. `continue_as_new`: the next visit begins.
-- `ends_step`: False while a function continues in the same step. `parks`: the instance waits without a slot.
+- `ends_step`: False while a function continues in the same step, and if the step runs again without an outcome.
+  `parks`: the instance waits without a slot.
 - `runs_ahead()`: the next step runs directly after the commit, on the same claim and in the same slot. A rate-limited
   step, a step under another concurrency key and a new visit are queued and claimed again.
 - `is_advance()`: it runs ahead and writes nothing else.
@@ -338,7 +350,7 @@ class Decision(Struct, gc=False):
     restore: tuple[int, ...] = ()  # seqs of inbox rows that those lines had consumed
     has_undo: bool | None = None  # a function: whether a cancel has something to undo from now on; None: as before
     progress: str | None = None  # JSON; None leaves it as it is
-    failure: Failure | None = None  # the reason of a retry, or of the end of the instance
+    failure: Failure | None = None  # the reason of a retry, or of the end of the instance; the exit of a crash
     failed_attempts: tuple[FailedAttempt, ...] = ()
     events: tuple[DecisionEvent, ...] = ()
     lane: str | None = None  # of a `Park` or `Redo`: the instance continues in this lane; None: in its own
@@ -366,3 +378,9 @@ class Decision(Struct, gc=False):
 def stop(step: str, state: str, failure: Failure, *, keeps_undo: bool = False) -> Decision:
     move = Finish("failed", error=failure.text, traceback=failure.traceback, keeps_undo=keeps_undo)
     return Decision("stop", step, state, move, failure=failure)
+
+
+def give_up(step: str, state: str, exit: Failure | None) -> Decision:
+    """Give up a claim because its code has exited; None: because its event loop has ended."""
+    label: OutcomeType = "handed_back" if exit is None else "reclaimed"
+    return Decision(label, step, state, Release(exit is not None), failure=exit)

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 
 class HarkError(Exception):
@@ -482,3 +482,9 @@ def task_lost(task: str, status: str) -> TaskLost:
 def unfinished_undo(reason: str) -> str:
     """The addition to the error of an instance whose undo could not finish, after a cancel for this reason."""
     return f"It was being cancelled ({reason}), and its undo has not finished: a retry continues the undo."
+
+
+EXIT_ADVICE: Final = (
+    "Code that a worker runs must not exit; most often argparse in a library does. Catch SystemExit there, or run that "
+    "code as a process of its own."
+)

@@ -10,13 +10,13 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop", "held"]
+OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop", "held", "reclaimed", "handed_back"]
 NoteType = Literal["stream", "heartbeat", "checkpoint", "escalated"]
 # A program writes these with an outcome (`Decision.events`).
 ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed", "thrown", "moved"]
 EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
     "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
-    "reclaimed", "handed_back", "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
+    "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
     "variables", "claimed", "unclaimed",
 ]  # fmt: skip
 
@@ -150,9 +150,14 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
         },
     ),
     "reclaimed": EventInfo(
-        "The worker that executed the instance is dead: the step runs again.", {"worker": "the id of that worker"}
+        "The worker that executed the instance is dead, or the step called `sys.exit`: it runs again.",
+        {
+            "worker": "the id of that worker",
+            "error?": "the exit, if the worker lives on: `SystemExit: 2`",
+            "traceback?": "where it was raised, as text of at most 8 KiB",
+        },
     ),
-    "handed_back": EventInfo("A worker that stops handed the instance back before its step had finished."),
+    "handed_back": EventInfo("A worker or its event loop stopped before the step had ended, and handed it back."),
     "retried": EventInfo("`retry` made the failed instance runnable again, or resumed the incidents of a process."),
     "variables": EventInfo("Variables of the process were set from outside.", {"names": "their names"}),
     "undelivered": EventInfo(

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from hark.kernel.result import Failed
+from hark.model.errors import EXIT_ADVICE
 from hark.model.failures import attempt_text
 from hark.model.log import get_logger
 from hark.model.names import SECOND
@@ -60,6 +61,8 @@ def _what(failed: Failed, now: int) -> str:
             return f"at {failed.step}: a part of its undo failed: {failed.failure.brief}"
         case "held":
             return f"is held at {failed.step}: {failed.failure.message}"
+        case "crashed":
+            return f"at {failed.step}: it ended with {failed.failure.brief}, which counts as a crash. {EXIT_ADVICE}"
         case "stop" | "failed":
             return f"failed at {failed.step}: {failed.failure.brief}"
         case _ as never:

@@ -36,7 +36,7 @@ from hark.kernel.requests import (
     StartInstances,
 )
 from hark.model.activation import Claim, WaitRow
-from hark.model.decisions import Advance, Decision, Finish, Hold, Park, Proceed, Redo
+from hark.model.decisions import Advance, Decision, Finish, Hold, Park, Proceed, Redo, Release
 from hark.model.errors import NotOpen
 from hark.model.failures import Failure
 from hark.model.values import Delivery
@@ -249,8 +249,8 @@ class Tracing:
         """End the span of code that has returned an outcome, unless a function goes on after the commit."""
         activation: ActivationSpan = claim.span
         activation.running = False
-        if not decision.move.ends_step:
-            return
+        if not decision.move.ends_step and decision.failure is None:
+            return  # a function continues, or the step runs again because its loop has ended
         activation.span.set_attribute("hark.outcome", decision.label)
         if decision.failure is not None:
             self._record(activation.span, decision.failure)
@@ -260,7 +260,7 @@ class Tracing:
                     activation.span.set_status(self._api.StatusCode.ERROR, error)
                 case Hold(error=error):
                     activation.span.set_status(self._api.StatusCode.ERROR, error)
-                case Advance() | Proceed() | Redo() | Park() | Finish():
+                case Advance() | Proceed() | Redo() | Park() | Finish() | Release():
                     pass
                 case _ as never:
                     assert_never(never)

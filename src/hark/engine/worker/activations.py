@@ -21,8 +21,9 @@ from hark.engine.worker.worker_services import WorkerServices
 from hark.kernel.journal import read_journal
 from hark.kernel.requests import Commit
 from hark.model.activation import Claim, JournalRow
-from hark.model.decisions import Decision, Hold, stop
+from hark.model.decisions import Decision, Hold, give_up, stop
 from hark.model.errors import NotOpen, StoreUnavailable
+from hark.model.exits import comes_from_signal, exit_in
 from hark.model.failures import failure_of
 from hark.programs.cancellation import cancel
 
@@ -33,7 +34,6 @@ class Activations:
     def __init__(self, clerk: Clerk, registry: Registry, services: WorkerServices, residents: int) -> None:
         self.open = True  # False while the worker stops: nothing begins any more
         self.tally: dict[str, int] = {}
-        self.exited: set[str] = set()  # instances whose step called sys.exit
         self._clerk = clerk
         self._registry = registry
         self._services = services
@@ -44,6 +44,7 @@ class Activations:
         self.in_memory = self._residents.epochs
         self._outcomes: list[Commit] = []
         self._ended = asyncio.Event()
+        self._bystander: asyncio.Task[None] | None = None
 
     def start(
         self, claims: Iterable[Claim], refused: Iterable[Commit], closed: Iterable[Claim], parked: Iterable[Claim]
@@ -56,7 +57,9 @@ class Activations:
             for item in items:
                 claim = _claim_of(item)
                 self._asyncio_tasks[claim.id] = (claim, None)
-            if items:  # they begin after what follows: a function may have parked and been claimed in one turn
+            if items:
+                self._watch_for_end_of_loop()
+                # They begin after what follows: a function may have parked and been claimed in one turn
                 coroutine_batch.run(self, items)
         else:  # claimed while the worker stops: handed back, and not begun beside its next owner
             for item in items:
@@ -89,10 +92,6 @@ class Activations:
                 cancel(task)
             _close(claim)
 
-    def release_residents(self) -> None:
-        """Give up the parked functions that are in memory."""
-        self._residents.close()
-
     def waiting(self) -> list[coroutine_batch.Task]:
         """The asyncio tasks of the activations that wait for something."""
         return [task for _, task in self._asyncio_tasks.values() if task is not None]
@@ -119,8 +118,7 @@ class Activations:
                     await self._read_journal(claim)
                 decision = await self._registry.program(claim.lane).run(claim, self._services)
             except BaseException as error:
-                self._reraise_ours(claim, error)
-                decision = await self._recover(claim, error)
+                decision = self._without_outcome(claim, error) or await self._recover(claim, error)
         except asyncio.CancelledError:
             return  # cancelled, reclaimed or handed back: this outcome does not count
         self._commit(claim, decision)
@@ -143,15 +141,34 @@ class Activations:
         with self._services.tracing.activation(claim):
             await self._run(claim)
 
-    def _reraise_ours(self, claim: Claim, error: BaseException) -> None:
-        """Raise an exit, which ends the worker, or the cancellation of an abandoned step; others are the step's own."""
-        abandoned = not self._is_current(claim) or not self.open
-        if isinstance(error, SystemExit):
-            self.exited.add(claim.id)
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise error
-        if isinstance(error, asyncio.CancelledError) and abandoned:
-            raise error
+    def _without_outcome(self, claim: Claim, error: BaseException) -> Decision | None:
+        """Give up the claim if an exit or the end of the loop has ended this activation. Return None for an error of
+        the step's own; raise the cancellation of an abandoned step, and the exit that a signal asks for."""
+        if (exit := exit_in(error)) is not None:
+            if comes_from_signal(exit):
+                raise exit
+            return give_up(claim.step, claim.state, failure_of(exit))
+        if isinstance(error, asyncio.CancelledError):
+            if not self._is_current(claim) or not self.open:
+                raise error
+            if self._has_loop_ended():
+                return give_up(claim.step, claim.state, None)
+        return None
+
+    def _watch_for_end_of_loop(self) -> None:
+        """Keep a task that only waits. `asyncio.run` cancels all tasks when it ends: this one too."""
+        if self._bystander is None or self._bystander.done():
+            self._bystander = asyncio.get_running_loop().create_task(_wait_forever(), name="hark-worker")
+
+    def _has_loop_ended(self) -> bool:
+        return self._bystander is not None and (self._bystander.done() or bool(self._bystander.cancelling()))
+
+    def close(self) -> None:
+        """End what does not belong to one activation. The worker has stopped."""
+        self._residents.close()
+        if self._bystander is not None:
+            self._bystander.cancel()
+            self._bystander = None
 
     async def _recover_refused(self, commit: Commit) -> None:
         """Let `handle` decide after the store refused the outcome; if that is refused too, the instance fails."""
@@ -167,8 +184,7 @@ class Activations:
         try:
             return await self._registry.program(claim.lane).recover(claim, self._services, error)
         except BaseException as second:
-            self._reraise_ours(claim, second)
-            return _failed(claim, second)
+            return self._without_outcome(claim, second) or _failed(claim, second)
 
     def _is_current(self, claim: Claim) -> bool:
         """Return False if this claim was abandoned; its instance may have been claimed again since."""
@@ -201,6 +217,10 @@ def _close(claim: Claim) -> None:
 
 def _claim_of(item: Claim | Commit) -> Claim:
     return item if isinstance(item, Claim) else item.claim
+
+
+async def _wait_forever() -> None:
+    await asyncio.get_running_loop().create_future()
 
 
 def _failed(claim: Claim, error: object) -> Decision:

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Coroutine, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
+from hark.engine.worker.contained_tasks import in_activation
+
 T = TypeVar("T", contravariant=True)
 Task = asyncio.Task[None]
 
@@ -35,6 +37,7 @@ def run(owner: Owner[T], items: deque[T]) -> Task:
 async def _run_all(owner: Owner[T], items: deque[T]) -> None:
     task = asyncio.current_task()
     assert task is not None
+    in_activation.set(True)  # for all of them: each has a copy of this context
     while items:
         item = items.popleft()
         coroutine = owner.begin(item)

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 from hark.engine.turns.caller_errors import not_open
 from hark.engine.turns.clerk import Clerk
 from hark.engine.turns.reply import Reply, answer_all, refuse_to_block_a_loop
 from hark.engine.worker.activations import Activations
 from hark.engine.worker.attached_worker import AttachedWorker
+from hark.engine.worker.contained_tasks import contain_exits
 from hark.engine.worker.lease_renewal import LeaseRenewal
 from hark.engine.worker.registry import Registry
 from hark.engine.worker.slots import Slots
 from hark.engine.worker.worker_services import WorkerServices
 from hark.kernel.requests import HandBack
-from hark.model.errors import HarkError, InvalidInput
+from hark.model.errors import EXIT_ADVICE, HarkError, InvalidInput
 from hark.model.log import get_logger
 from hark.model.names import micros, new_id
 from hark.programs.cancellation import cancel
@@ -69,6 +71,7 @@ class Worker:
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._release_loop: Callable[[], None] = _nothing
 
     @property
     def open(self) -> bool:
@@ -102,6 +105,7 @@ class Worker:
         self._services.attach(self._loop)
         if self._clerk.store.durable:
             await self._lease.start(self._clerk.store)
+        self._release_loop = contain_exits(self._loop)
         attached: Reply[None] = Reply()
         self._clerk.spawn(self._attach, attached)
         await attached
@@ -144,7 +148,8 @@ class Worker:
         # Behind the commits just queued, on the thread that counts the claims.
         self._clerk.spawn(self._hand_back, done)
         await done
-        activations.release_residents()
+        activations.close()
+        self._release_loop()
         self._lease.stop()
         self._services.close()
 
@@ -154,9 +159,7 @@ class Worker:
             self._clerk.submit(HandBack(), committed)
             await committed  # outcomes queued before this are in the store now
             handed_back: Reply[None] = Reply()
-            # Not the step that ended the worker: it is found without an owner, and that counts as a crash (M5).
-            claims = [claim for claim in self._slots.claims() if claim.id not in self._activations.exited]
-            self._clerk.submit(HandBack(claims=claims, retire=self.owner), handed_back)
+            self._clerk.submit(HandBack(claims=self._slots.claims(), retire=self.owner), handed_back)
             await handed_back
         except HarkError as error:
             _log.warning("Steps could not be handed back: %s They run again when the lease is over.", error)
@@ -176,7 +179,7 @@ class Worker:
     def __enter__(self) -> Worker:
         refuse_to_block_a_loop("`with app.worker():`", "async with")
         loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=loop.run_forever, name="hark-worker", daemon=True)
+        self._thread = threading.Thread(target=_run_loop, args=(loop,), name="hark-worker", daemon=True)
         self._thread.start()
         try:
             asyncio.run_coroutine_threadsafe(self.start(), loop).result()
@@ -195,3 +198,17 @@ class Worker:
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
         loop.close()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop of a thread until it is stopped, also if a callback of a step's code calls `sys.exit` (M5)."""
+    while True:
+        try:
+            loop.run_forever()
+            return
+        except (SystemExit, KeyboardInterrupt):
+            _log.exception("A callback on the loop of the worker has exited; the worker goes on. %s", EXIT_ADVICE)
+
+
+def _nothing() -> None:
+    """Take no task factory away: the worker has not started."""

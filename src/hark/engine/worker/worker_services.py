@@ -21,6 +21,7 @@ from hark.engine.worker.watchdog import LoopWatchdog
 from hark.kernel.limits import Limits
 from hark.kernel.requests import CommitNote
 from hark.model.decisions import NewInstance
+from hark.model.exits import TaskExited
 from hark.model.names import check_name, from_micros
 from hark.model.notes import AnyNote
 
@@ -112,9 +113,11 @@ def _run_in(threads: ThreadPoolExecutor, function: Callable[..., Any], args: tup
 
 def _call_for_a_future(function: Callable[..., Any], *args: Any) -> Any:
     """Call a function whose future could not carry these errors: a StopIteration would never end the step, and a
-    GeneratorExit would close the coroutine that is to run `handle`."""
+    GeneratorExit would close the coroutine that is to run `handle`. No signal raises an exit in a thread."""
     try:
         return function(*args)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise TaskExited(repr(error)) from error
     except (StopIteration, GeneratorExit) as error:
         name = getattr(function, "__qualname__", function)
         raise RuntimeError(f"{name} raised {type(error).__name__}") from error

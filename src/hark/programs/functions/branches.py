@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from hark.model.errors import InvalidOutcome
+from hark.model.exits import comes_from_signal, exit_in
 
 T = TypeVar("T")
 
@@ -94,10 +95,11 @@ class ReadyQueue(deque["Branch"]):
         before, self.closing, self.calls_while_closing = self.closing, True, 0
         try:
             close()
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:
-            return  # it refused to end, or raised while it was closed: its result is not used any more
+        except BaseException as error:
+            # It refused to end, or raised while it was closed: its result is not used any more. An exit is no
+            # exception to that: this may be a callback of the worker's loop, which it would end.
+            if (exit := exit_in(error)) is not None and comes_from_signal(exit):
+                raise
         finally:
             self.closing = before
 

@@ -16,6 +16,7 @@ from hark.model import json
 from hark.model.activation import Claim, WaitRow
 from hark.model.error_codec import encode_error
 from hark.model.errors import RunFailed
+from hark.model.exits import exit_in
 from hark.model.failures import failure_of
 from hark.model.names import SECOND
 from hark.model.retry_policy import allows_retry
@@ -114,11 +115,13 @@ class Runs:
             self.tasks[run.entry] = (run, loop.create_task(self._execute_in_task(run)))
 
     async def _execute_in_task(self, run: Run) -> Result | BaseException:
-        # An exit that leaves a task ends the loop before the worker can tell which instance raised it (M5).
+        # Of several that exit at once only one is raised: asyncio would log that the others were not read.
         try:
             return await self.execute(run)
-        except (KeyboardInterrupt, SystemExit) as end:
-            return end
+        except BaseException as error:
+            if exit_in(error) is None:
+                raise
+            return error
 
     async def wait(self, waits: Sequence[WaitRow]) -> list[tuple[Run, Result]]:
         """Wait until a function has ended, a deadline is due or a row has arrived in the inbox.

@@ -33,6 +33,7 @@ from hark.model.decisions import (
 )  # fmt: skip
 from hark.model.errors import HarkError, InvalidOutcome, NonDeterministic
 from hark.model.events import OutcomeType
+from hark.model.exits import exit_in
 from hark.model.failures import Failure, failure_of
 from hark.model.log import InstanceLog
 from hark.model.names import from_micros, new_id
@@ -389,10 +390,8 @@ async def recover(program: StepProgram, claim: Claim, services: StepServices, er
         else:
             outcome = await services.call(program.handle, program.machine, error, context)
         return _with_failure(decide(program, claim, context, outcome), claim, failure)
-    except (KeyboardInterrupt, SystemExit):
-        raise
     except BaseException as second:
-        if isinstance(second, asyncio.CancelledError) and is_cancelled():
+        if exit_in(second) is not None or (isinstance(second, asyncio.CancelledError) and is_cancelled()):
             raise
         return stop(claim.step, claim.state, failure.then_raised("handle", error, second))
 

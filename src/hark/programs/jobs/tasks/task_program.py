@@ -17,6 +17,7 @@ from hark.model import json
 from hark.model.activation import TASK_TRAITS, Claim
 from hark.model.decisions import Decision, stop
 from hark.model.errors import BpmnError, InvalidInput
+from hark.model.exits import exit_in
 from hark.model.failures import failure_of, storable
 from hark.model.names import check_name
 from hark.programs.cancellation import is_cancelled
@@ -64,9 +65,9 @@ class TaskProgram:
                 decide = partial(activation.outcome, outcome, output, services.micros())
         except Suspended:
             decide = activation.suspended
-        except (KeyboardInterrupt, SystemExit):
-            raise
         except BaseException as error:
+            if exit_in(error) is not None:
+                raise
             if is_cancelled():
                 session.close()
                 raise asyncio.CancelledError from error
