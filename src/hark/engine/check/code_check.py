@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hark.engine.worker.registry import Program, Registry
 from hark.model.activation import Claim
@@ -32,6 +32,9 @@ class CheckServices:
         self.running_session: Any = None
         self.current_thread = threading.get_ident
         self._now = now
+
+    def call(self, function: Callable[..., Any], *args: Any) -> NoReturn:
+        raise AssertionError("a check runs no function of a user")
 
     def link(self, id: str, nonce: str, deadline: int | None) -> str:
         return ""
