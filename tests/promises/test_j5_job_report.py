@@ -95,9 +95,13 @@ async def test_j5_a_worker_whose_lease_is_over_does_not_count() -> None:
             return [WorkerRow("dead", 99, ",task:old,", "{}", 1), WorkerRow("live", 100, ",task:new,", "{}", 1)]
 
     workers = await live_workers(cast("Any", Database()), {"task:here"})
-    assert workers.missing("task:old", "default") == "No worker has the handler 'old'."
-    assert workers.missing("task:agent:opencode", "default") == "No worker has the agent 'opencode'."
-    assert workers.missing("task:shell", "default") == "No Hark worker is running."
+    assert workers.missing("task:old", "default") == (
+        "No worker has the handler 'old'. Start one with `hark worker --app module:app`."
+    )
+    assert workers.missing("task:agent:opencode", "default") == (
+        "No worker has the agent 'opencode'. Start one with `hark worker --agent opencode='COMMAND …'`."
+    )
+    assert workers.missing("task:shell", "default") == ("No Hark worker is running. Start one with `hark worker`.")
     assert workers.missing("task:new", "default") is workers.missing("task:here", "default") is None
 
 

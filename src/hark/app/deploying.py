@@ -66,17 +66,17 @@ class DeployVerbs(Core):
             return self._deploy_bpmn(_declared_first(source), ignore_extensions)
         if not isinstance(source, str | bytes | os.PathLike) or source == "":
             raise InvalidInput(f"deploy takes a path, a text, bytes or a dict, not {source!r:.100}.")
-        label = "The job"
+        label, name = "The job", None
         if not isinstance(source, bytes):
             if isinstance(source, str) and not _is_bpmn_path(source) and _is_job_text(source):
                 return self._deploy_job(_load_job(source))
             path = Path(source)
-            label, source = f"The job file {path}", path.read_bytes()
+            label, name, source = f"The job file {path}", path.stem, path.read_bytes()
             if _is_bpmn_path(path.name):
                 return self._deploy_bpmn(source, ignore_extensions)
         if is_xml(source):
             return self._deploy_bpmn(source, ignore_extensions)
-        return self._deploy_job(_parse_job(source, label))
+        return self._deploy_job(_parse_job(source, label, name))
 
     def undeploy(self, name: str) -> Reply[None]:
         """Let a deployed job or process not be started any more, also not by its schedule or its start events. Its
@@ -112,10 +112,10 @@ def _load_job(source: Any) -> Job:
     return load_job(source)
 
 
-def _parse_job(data: bytes, label: str) -> Job:
+def _parse_job(data: bytes, label: str, name: str | None) -> Job:
     from hark.programs.jobs.file.loading import parse_job_file
 
-    return parse_job_file(data, label)
+    return parse_job_file(data, label, name)
 
 
 def _is_job_text(source: str) -> bool:

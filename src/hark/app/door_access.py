@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -192,6 +192,14 @@ class DoorAccess:
         known = self.app._registry.lanes()
         if unknown := [gate for gate in gates_of(job) if gate_lane(gate) not in known]:
             raise unknown_gates(job, unknown)
+
+    def use_agents(self, agents: Mapping[str, Sequence[str]]) -> None:
+        """Let the app run these agents too, as `--agent` does. They replace its own of the same type.
+
+        Raises:
+            InvalidInput: A type or a command line is malformed.
+        """
+        self.app._use_agents(agents)
 
     def queues_of_app(self) -> set[str]:
         """The queues of the definitions that the app has registered."""

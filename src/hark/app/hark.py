@@ -6,8 +6,9 @@ operations that only the doors need are in door_access.py.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from hark.app.answer_links import AnswerLinks
@@ -30,7 +31,13 @@ from hark.app.scheduling import ScheduleVerbs
 from hark.app.signalling import SignalVerbs
 from hark.app.starting import StartVerbs
 from hark.app.versioning import VersionVerbs
-from hark.engine.commands.command_lanes import CommandStore, check_agents, register_commands
+from hark.engine.commands.command_lanes import (
+    CommandStore,
+    agents_of_environment,
+    check_agents,
+    register_agents,
+    register_shell,
+)
 from hark.engine.observe import metrics
 from hark.engine.observe.metrics import Metrics
 from hark.engine.peers.retention import Retention
@@ -94,6 +101,7 @@ class Hark(
             key that is not named has 1.
         agents: What an agent of each type is: a command line as a list of texts, in which `{model}` becomes the model
             of the task. It gets the prompt on stdin, and in `HARK_CONTEXT` the path of a JSON file with the context.
+            The environment's `HARK_AGENTS`, JSON of the same shape, adds to these, and replaces those of the same type.
         base_url: What links to the answer page start with, as people reach the server from outside. By default the
             environment's `HARK_BASE_URL`, else the address of a server on the same store.
         secret: Signs these links; several separated by commas, newest first. By default the environment's
@@ -178,9 +186,14 @@ class Hark(
         self._services = WorkerServices(
             self._clerk, limits, self._max_payload, self._starts.build, self._links.url, self._sources
         )
-        register_commands(self._registry, self._command_store(), check_agents({} if agents is None else agents))
+        register_shell(self._registry, self._command_store())
+        self._use_agents({} if agents is None else agents)
+        self._use_agents(agents_of_environment(os.environ.get("HARK_AGENTS")))
         self._services.linger = seconds(linger, "linger", zero=True)
         self._services.max_signal_wait = seconds(max_signal_wait, "max_signal_wait")
+
+    def _use_agents(self, agents: Mapping[str, Sequence[str]]) -> None:
+        register_agents(self._registry, self._command_store(), check_agents(agents))
 
     def _command_store(self) -> CommandStore:
         async def pending(store: Store, task: str) -> list[str]:

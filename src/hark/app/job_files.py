@@ -6,6 +6,6 @@ from hark.app.job_loading import load_job
 from hark.programs.jobs.file import Job
 from hark.programs.jobs.file.file_schema import job_schema
 from hark.programs.jobs.file.job_drawing import draw_svg, draw_text
-from hark.programs.jobs.file.loading import parse_job_file
+from hark.programs.jobs.file.loading import parse_job_file, with_name
 
-__all__ = ["Job", "draw_svg", "draw_text", "job_schema", "load_job", "parse_job_file"]
+__all__ = ["Job", "draw_svg", "draw_text", "job_schema", "load_job", "parse_job_file", "with_name"]

@@ -15,7 +15,8 @@ def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
     """Read and check a job: from a YAML or JSON file, from such a text, or from a dict.
 
     A text with several lines, or one that begins with `{`, is the job itself; any other text is a path. What is checked
-    is the structure; whether its gates exist is checked when the job is started.
+    is the structure; whether its gates exist is checked when the job is started. A file without `name` has the name of
+    the file: `release` for release.yaml.
 
     Args:
         source: A path, the text of a job, or a dict with the same keys.
@@ -35,7 +36,8 @@ def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
     if isinstance(source, Mapping) or (isinstance(source, str) and is_job_text(source)):
         return parse_job(source)
     if isinstance(source, str | os.PathLike):
-        return parse_job_file(Path(source).read_bytes(), f"The job file {os.fspath(source)}")
+        path = Path(source)
+        return parse_job_file(path.read_bytes(), f"The job file {os.fspath(source)}", path.stem)
     raise InvalidInput(f"load_job takes a path, a text or a dict, not {type(source).__name__}.")
 
 

@@ -8,6 +8,7 @@ name, because elements of processes name it too: characters with a meaning in la
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Final
 
 JOB: Final = "job"  # the interpreter of jobs: every worker has it
@@ -84,6 +85,15 @@ def what_runs(lane: str) -> str:
         return "the interpreter of jobs" if lane == JOB else "the interpreter of processes"
     definition, _, version = lane.rpartition("@")
     return f"the code of {definition} version {version}"
+
+
+def how_to_run(lane: str) -> str:
+    """The command that starts a worker for this lane; who runs it has to say which app or which command it is."""
+    if lane in ON_EVERY_WORKER:
+        return "hark worker"
+    if lane.startswith(_AGENT):
+        return f"hark worker --agent {shlex.quote(lane[len(_AGENT) :])}='COMMAND …'"
+    return "hark worker --app module:app"
 
 
 def lane_name_problem(name: str, what: str) -> str | None:

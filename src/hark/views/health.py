@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hark.model.lanes import what_runs
+from hark.model.lanes import how_to_run, what_runs
 from hark.model.names import from_micros
 from hark.model.outside import OWNER
 from hark.model.values import Wait
@@ -98,4 +98,7 @@ def _without_code(unfinished: Any, live: list[str]) -> list[dict[str, Any]]:
     for lane, _, count in unfinished:
         if not any(f",{lane}," in f",{lanes}," for lanes in live):
             counts[lane] = counts.get(lane, 0) + count
-    return [{"missing": what_runs(lane), "instances": number} for lane, number in sorted(counts.items())]
+    return [
+        {"missing": what_runs(lane), "instances": number, "start": how_to_run(lane)}
+        for lane, number in sorted(counts.items())
+    ]

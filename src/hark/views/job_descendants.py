@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hark.model.activation import KINDS
-from hark.model.lanes import ENGINE_QUEUE, ON_EVERY_WORKER, what_runs
+from hark.model.lanes import ENGINE_QUEUE, ON_EVERY_WORKER, how_to_run, what_runs
 from hark.model.values import PARKED
 from hark.store import reads
 from hark.store.protocol import Store
@@ -31,7 +31,8 @@ class LiveWorkers:
             return None
         able = [row for lanes, row in self._workers if lane in lanes]
         if not able:
-            return "No Hark worker is running." if lane in ON_EVERY_WORKER else f"No worker has {what_runs(lane)}."
+            what = "No Hark worker is running." if lane in ON_EVERY_WORKER else f"No worker has {what_runs(lane)}."
+            return f"{what} Start one with `{how_to_run(lane)}`."
         if queue != ENGINE_QUEUE and not any(serves(row, queue) for row in able):
             return f"No worker that has {what_runs(lane)} serves the queue {queue!r}."
         return None

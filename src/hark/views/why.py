@@ -16,7 +16,7 @@ from hark.kernel.wait_kinds import WAIT_KINDS, UnfinishedChild, WaitContext
 from hark.model import json
 from hark.model.activation import KINDS
 from hark.model.errors import no_instance
-from hark.model.lanes import BPMN, ENGINE_QUEUE, INTERPRETED, JOB, ON_EVERY_WORKER, what_runs
+from hark.model.lanes import BPMN, ENGINE_QUEUE, INTERPRETED, JOB, ON_EVERY_WORKER, how_to_run, what_runs
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
@@ -269,10 +269,10 @@ async def _blockers(
     able = [workers[id] for id, names in live.items() if f",{row.lane}," in f",{names},"]
     found = [] if row.status in PARKED else [await _blocked(store, row, now, able, attempt)]
     if not able and store.durable and row.lane not in here:
-        if row.lane in ON_EVERY_WORKER:
-            text = "No Hark worker is running: start one with `hark worker`."
-        else:
-            text = f"No live worker has {what_runs(row.lane)}: start one with `hark worker --app module:app`."
+        what = (
+            "No Hark worker is running" if row.lane in ON_EVERY_WORKER else f"No live worker has {what_runs(row.lane)}"
+        )
+        text = f"{what}: start one with `{how_to_run(row.lane)}`."
         found.insert(0, Blocker("no_worker", text))
         return [blocker for blocker in found if blocker.reason != "queued"]
     return found

@@ -119,7 +119,8 @@ def _check_code(facts: dict[str, Any]) -> Check:
     if not missing:
         return Check("code", "ok", "every live instance has a worker with its code")
     listed = ", ".join(f"{one['missing']} ({_count(one['instances'], 'instance')})" for one in missing[:_LISTED])
-    text = f"no worker has {listed}; start one that registers it, or cancel the instances"
+    commands = dict.fromkeys(f"`{one['start']}`" for one in missing[:_LISTED])
+    text = f"no worker has {listed}; start one that has it ({' or '.join(commands)}), or cancel the instances"
     return Check("code", "error", text)
 
 

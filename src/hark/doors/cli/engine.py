@@ -28,7 +28,10 @@ Access: TypeAlias = Literal["migrate", "create", "write", "read"]
 
 @contextmanager
 def open_engine(
-    options: Options, access: Access = "write", nats: str | Literal[False] | None = False
+    options: Options,
+    access: Access = "write",
+    nats: str | Literal[False] | None = False,
+    agents: dict[str, list[str]] | None = None,
 ) -> Iterator[Engine]:
     """Open the store of the options, or connect to their server.
 
@@ -38,6 +41,7 @@ def open_engine(
             for one that changes instances; "create" to create the store first if it has no tables; "migrate" to create
             or update it.
         nats: the URL of `--nats`, or None; False: do not use NATS.
+        agents: the command lines of `--agent`, by name.
 
     Raises:
         InvalidInput: the options contradict each other, or there is no such database.
@@ -49,6 +53,7 @@ def open_engine(
         yield RemoteHark(server, options.token or os.environ.get("HARK_TOKEN") or None)
         return
     app = local_app(options)
+    use_agents(app, agents or {})
     if nats is not False:
         use_nats(app, nats)
     with open_store(app, options, access, nats=nats is not False) as app:
@@ -97,6 +102,20 @@ def use_nats(app: "Hark", url: str | None) -> None:
         DoorAccess(app).use_nats(given)
     except InvalidInput as error:
         raise InvalidInput(f"{'HARK_NATS' if url is None else '--nats'}: {error}") from None
+
+
+def use_agents(app: "Hark", agents: dict[str, list[str]]) -> None:
+    """Let an app run the agents of `--agent`; these override `HARK_AGENTS` and the app's own.
+
+    Raises:
+        InvalidInput: One of them cannot have this name.
+    """
+    from hark.app.door_access import DoorAccess
+
+    try:
+        DoorAccess(app).use_agents(agents)
+    except InvalidInput as error:
+        raise InvalidInput(f"--agent: {error}") from None
 
 
 def local_only_app(options: Options, command: str) -> "Hark":

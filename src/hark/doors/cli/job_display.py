@@ -56,7 +56,7 @@ def task_details(options: Options, task: "TaskReport") -> Iterator[str]:
     if task.error is not None and task.status in ("failed", "cancelled"):
         yield colored(printable(task.error), "red" if task.status == "failed" else "dim")
     if task.note is not None:
-        yield printable(task.note)
+        yield printable(options.add_to_commands(task.note))
     for wait in task.waits:
         if not wait.ended_from_outside:
             if wait.deadline is not None:

@@ -38,7 +38,7 @@ def read_bytes(file: Path) -> bytes:
 def parse_job(file: Path, data: bytes) -> "Job":
     from hark.app.job_files import parse_job_file
 
-    return parse_job_file(data, f"The job file {file}")
+    return parse_job_file(data, f"The job file {file}", None if str(file) == "-" else file.stem)
 
 
 def print_problems(file: Path, error: InvalidDefinition, to: TextIO | None = None) -> None:

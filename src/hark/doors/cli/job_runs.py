@@ -15,7 +15,18 @@ from hark.doors.cli.engine import Engine, door_access, find_target, open_engine,
 from hark.doors.cli.instances import cancel as cancel_instance
 from hark.doors.cli.job_display import JobView, job_view, print_answers, print_report
 from hark.doors.cli.job_files import JobFile, parse_job, read_bytes
-from hark.doors.cli.options import After, Limit, NatsUrl, Options, Tags, Wide, parse_tags, parse_values
+from hark.doors.cli.options import (
+    After,
+    Agents,
+    Limit,
+    NatsUrl,
+    Options,
+    Tags,
+    Wide,
+    parse_agents,
+    parse_tags,
+    parse_values,
+)
 from hark.doors.cli.output import ago, colored, print_json, print_next_page, printable, shorten
 from hark.doors.cli.tables import print_table, shown_ids
 from hark.doors.errors import StillSuspended
@@ -48,6 +59,7 @@ def run(
     ] = None,
     tag: Tags = None,
     nats: NatsUrl = None,
+    agent: Agents = None,
 ) -> None:
     """Run a job file and show its progress.
 
@@ -59,9 +71,13 @@ def run(
     data = read_bytes(file)
     job = parse_job(file, data)
     inputs = parse_values(input, "--input") or None
+    agents = parse_agents(agent)
+    if agents and (detach or options.remote is not None):
+        here = "--detach runs" if detach else "with --server, this process runs"
+        raise InvalidInput(f"--agent: {here} no worker. Give --agent to the worker that runs the job: `hark worker`.")
     more = {"id": id, "correlation_key": key, "tags": parse_tags(tag)}
     started: str | None = None
-    with open_engine(options, "create", False if detach else nats) as hark:
+    with open_engine(options, "create", False if detach else nats, agents) as hark:
         if detach:
             started = _start(hark, job, data, inputs, more)
             print_json({"id": started}) if options.json else print(started)
@@ -112,7 +128,9 @@ def _start(hark: Engine, job: "Job", data: bytes, inputs: Any, more: dict[str, A
 
     if isinstance(hark, Hark):
         return hark.start(job, inputs, **more).result().id
-    [(name, version)] = hark.deploy(data).result()
+    from hark.app.job_files import with_name
+
+    [(name, version)] = hark.deploy(with_name(data, job.name)).result()
     id: str = hark.start(name, inputs, version=version, **more).result().id
     return id
 

@@ -60,6 +60,15 @@ NatsUrl = Annotated[
         help="A NATS server for signals and streams; replaces the server of the app (or HARK_NATS)",
     ),
 ]
+Agents = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--agent",
+        metavar="NAME='COMMAND …'",
+        help="Run the tasks of this agent with this command line, which gets the prompt on standard input; may be "
+        "repeated (or HARK_AGENTS)",
+    ),
+]
 Job = Annotated[str | None, typer.Option("--job", metavar="TARGET", help="Only those of this instance")]
 
 
@@ -166,6 +175,27 @@ def parse_tags(tags: list[str] | None) -> dict[str, str] | None:
         if found.setdefault(name, value) != value:
             raise InvalidInput(f"--tag {name} has two values. A tag has one: give it once.")
     return found or None
+
+
+def parse_agents(given: list[str] | None) -> dict[str, list[str]]:
+    """The command lines of `--agent NAME='COMMAND …'`, by name: words as a shell would make them."""
+    found: dict[str, list[str]] = {}
+    for one in given or ():
+        name, equals, text = one.partition("=")
+        if not name or not equals:
+            raise InvalidInput(
+                f"--agent {one}: write a name and a command, for example --agent opencode='opencode run'."
+            )
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise InvalidInput(f"--agent {one}: {error}. Close the quotes in the command.") from None
+        if not words:
+            raise InvalidInput(f"--agent {one}: the command is empty, for example --agent {name}='opencode run'.")
+        if name in found:
+            raise InvalidInput(f"--agent {name} is given twice. An agent has one command: give it once.")
+        found[name] = words
+    return found
 
 
 def parse_values(given: list[str] | None, option: str | None = None) -> dict[str, Any]:

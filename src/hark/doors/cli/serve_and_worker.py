@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from hark.doors.cli.engine import local_only_app, use_nats
-from hark.doors.cli.options import NatsUrl, Options
+from hark.doors.cli.engine import local_only_app, use_agents, use_nats
+from hark.doors.cli.options import Agents, NatsUrl, Options, parse_agents
 from hark.doors.http.listening import address, inherited, listen
 from hark.model.errors import InvalidInput
 from hark.model.extras import import_extra
@@ -90,6 +90,7 @@ def serve(
     grace: Grace = 10.0,
     processes: Processes = 1,
     nats: NatsUrl = None,
+    agent: Agents = None,
 ) -> None:
     """Serve the HTTP API and run a worker.
 
@@ -98,6 +99,9 @@ def serve(
 
     hark serve --app shop:app --port 4097
     """
+    agents = parse_agents(agent)
+    if no_worker and agents:
+        raise InvalidInput("--agent: --no-worker runs no tasks. Give --agent to `hark worker`.")
     stopping = f"stopping: {'open requests finish' if no_worker else 'running steps finish or are handed back'}"
     supervised = _join_supervisor(processes, grace)
     if processes > 1 and supervised is None:
@@ -106,6 +110,7 @@ def serve(
         _supervise(options, [listener] * processes, grace, running=running, stopping=stopping)
     app, queues = local_only_app(options, "serve"), _parse_queues(queue)
     use_nats(app, nats)
+    use_agents(app, agents)
     say, before_work = _set_up_log(supervised), None
     if supervised is not None:
         _refuse_store_in_memory(app, processes)
@@ -147,15 +152,17 @@ def worker(
     ] = "127.0.0.1",
     processes: Processes = 1,
     nats: NatsUrl = None,
+    agent: Agents = None,
 ) -> None:
     """Run steps: of your app, of jobs and of BPMN processes.
 
     Without --app it runs what needs no Python code of yours: commands, approvals and waits of jobs, and processes
-    except their service tasks.
+    except their service tasks. --agent adds agents.
     It runs until Ctrl-C or SIGTERM.
 
     hark worker --app shop:app --queue default=100 --queue billing=5
     """
+    agents = parse_agents(agent)
     supervised = _join_supervisor(processes, grace)
     if processes > 1 and supervised is None:
         listeners = _metrics_listeners(metrics_host, metrics_port, processes)
@@ -163,6 +170,7 @@ def worker(
         _supervise(options, listeners, grace, running="working", stopping=stopping, of_each="metrics")
     app, queues = local_only_app(options, "worker"), _parse_queues(queue)
     use_nats(app, nats)
+    use_agents(app, agents)
     if options.app is None:
         queues = queues or _QUEUES_OF_JOBS
     say, before_work = _set_up_log(supervised), None

@@ -9,6 +9,7 @@ from functools import partial
 from hark.engine.commands.lease_relay import LeaseRelay
 from hark.engine.worker.lazy_program import LazyProgram
 from hark.engine.worker.registry import LaneProgram, Registry
+from hark.model import json
 from hark.model.activation import TASK_TRAITS
 from hark.model.errors import InvalidInput
 from hark.model.lanes import SHELL, agent_lane, lane_name_problem
@@ -31,17 +32,38 @@ class CommandStore:
     lease: LeaseRelay
 
 
-def register_commands(registry: Registry, store: CommandStore, agents: Mapping[str, Sequence[str]]) -> None:
-    """Let this process run shell tasks, and the tasks of these agents."""
+def register_shell(registry: Registry, store: CommandStore) -> None:
+    """Let this process run shell tasks."""
+    registry.add_lane(SHELL, LazyProgram(TASK_TRAITS, partial(_load, store)))
 
-    def load(type: str | None = None, argv: Sequence[str] = ()) -> LaneProgram:
-        from hark.engine.commands.command_tasks import CommandProgram
 
-        return CommandProgram(store, type, argv)
-
-    registry.add_lane(SHELL, LazyProgram(TASK_TRAITS, load))
+def register_agents(registry: Registry, store: CommandStore, agents: Mapping[str, Sequence[str]]) -> None:
+    """Let this process run the tasks of these agents, with these command lines instead of those that it had."""
     for type, argv in agents.items():
-        registry.add_lane(agent_lane(type), LazyProgram(TASK_TRAITS, partial(load, type, argv)))
+        program = LazyProgram(TASK_TRAITS, partial(_load, store, type, argv))
+        registry.add_lane(agent_lane(type), program, replace=True)
+
+
+def _load(store: CommandStore, type: str | None = None, argv: Sequence[str] = ()) -> LaneProgram:
+    from hark.engine.commands.command_tasks import CommandProgram
+
+    return CommandProgram(store, type, argv)
+
+
+def agents_of_environment(text: str | None) -> dict[str, tuple[str, ...]]:
+    """The agents in the text of `HARK_AGENTS`: JSON, the command lines by type. None and an empty text have none.
+
+    Raises:
+        InvalidInput: It is malformed.
+    """
+    if not text:
+        return {}
+    try:
+        return check_agents(json.parse(text, what="the value"))
+    except InvalidInput as error:
+        raise InvalidInput(
+            f'HARK_AGENTS: {error} It has the command line of each agent, as JSON: {{"opencode": ["opencode", "run"]}}.'
+        ) from None
 
 
 def check_agents(agents: object) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from hark.model.lanes import INTERPRETED, what_runs
+from hark.model.lanes import INTERPRETED, how_to_run, what_runs
 from hark.model.log import get_logger
 from hark.store import reads
 from hark.store.protocol import Store
@@ -41,7 +41,7 @@ class MissingCode:
         for lane in lanes:
             if not any(f",{lane}," in f",{names}," for names in live):
                 _log.warning(
-                    "A task waits: no live worker has %s. Start one with it (hark worker --app module:app), or fetch "
-                    "it over HTTP.",
+                    "A task waits: no live worker has %s. Start one with it (%s), or fetch it over HTTP.",
                     what_runs(lane),
+                    how_to_run(lane),
                 )

@@ -100,9 +100,9 @@ class Registry:
         self._add_lane(code_lane(*key), program)
         return True
 
-    def add_lane(self, lane: str, program: LaneProgram) -> bool:
+    def add_lane(self, lane: str, program: LaneProgram, *, replace: bool = False) -> bool:
         """Register the program of a lane that is not the code of a definition. Return False if it is registered
-        already.
+        already. `replace`: instead of another one.
 
         Raises:
             InvalidDefinition: Something else runs this lane.
@@ -110,7 +110,7 @@ class Registry:
         known = self._by_lane.get(lane)
         if known is program:
             return False
-        if known is not None:
+        if known is not None and not replace:
             raise InvalidDefinition(
                 f"{lane!r} is registered twice, with different code. Give one of them another name.", problems=[]
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from hark.model import json
 from hark.model.errors import InvalidInput
 from hark.model.problem import Problem, ProblemList, TooManyProblems
 from hark.programs.jobs.file.file_tree import TreeNode, Unreadable, check_text, decode, from_json, from_value
@@ -24,9 +25,21 @@ class CompiledJob(NamedTuple):
     gate_lines: Mapping[str, int | None]  # by the name of the task
 
 
-def compile_bytes(data: bytes, label: str) -> CompiledJob:
-    """The spec of a file; `label` begins the message about its problems. Raises InvalidDefinition."""
-    return check(_tree(lambda: _parse(decode(data)), label), label)
+def compile_bytes(data: bytes, label: str, name: str | None = None) -> CompiledJob:
+    """The spec of a file; `label` begins the message about its problems, `name` is that of a job without a name.
+    Raises InvalidDefinition."""
+    root = _tree(lambda: _parse(decode(data)), label)
+    if name is not None and isinstance(root.value, dict):
+        root.value.setdefault("name", TreeNode(name, root.line))
+    return check(root, label)
+
+
+def with_name(data: bytes, name: str) -> bytes:
+    """The bytes of a job file without mistakes, with this name if it has none: as JSON then."""
+    root = _parse(decode(data))
+    if "name" in root.value:
+        return data
+    return json.dump({"name": name, **root.plain()}).encode()
 
 
 def compile_text(text: str, label: str) -> CompiledJob:

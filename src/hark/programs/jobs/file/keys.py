@@ -201,7 +201,11 @@ REGRESS_KEYS = {
     "limit": Key(Whole(), "How often this task may regress, 3 unless given."),
 }
 AGENT_KEYS = {
-    "type": Key(LaneName("agent"), "The name of a command line in Hark(agents=…).", required=True),
+    "type": Key(
+        LaneName("agent"),
+        "The name of an agent that a worker has: of --agent, HARK_AGENTS or Hark(agents=…).",
+        required=True,
+    ),
     "model": Key(Text(), "What replaces {model} in the command line."),
 }
 QUESTION_KEYS = {
@@ -301,7 +305,7 @@ class TaskList:
 
 
 JOB_KEYS: dict[str, Key] = {
-    "name": Key(Name("job name"), "The name of the job.", required=True),
+    "name": Key(Name("job name"), "The name of the job. A file without it has that of the file.", required=True),
     "description": Key(Text(empty=True), "What the job is for."),
     "inputs": Key(InputDefaults(), "The inputs with their defaults; others are refused."),
     "defaults": Key(Record(DEFAULT_KEYS), "Values for all tasks that do not have their own."),

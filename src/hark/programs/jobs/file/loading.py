@@ -49,8 +49,9 @@ def parse_job(source: str | Mapping[str, Any]) -> Job:
     return Job(*compiling.compile_value(dict(source), "The job"))
 
 
-def parse_job_file(data: bytes, label: str) -> Job:
-    """The job in the bytes of a file; `label` begins the message about its problems.
+def parse_job_file(data: bytes, label: str, name: str | None = None) -> Job:
+    """The job in the bytes of a file; `label` begins the message about its problems, and `name`, from the name of the
+    file, is that of a job that has none.
 
     Raises:
         InvalidDefinition: It has mistakes.
@@ -58,4 +59,11 @@ def parse_job_file(data: bytes, label: str) -> Job:
     """
     from hark.programs.jobs.file import compiling
 
-    return Job(*compiling.compile_bytes(data, label))
+    return Job(*compiling.compile_bytes(data, label, name))
+
+
+def with_name(data: bytes, name: str) -> bytes:
+    """The bytes of a job file that `parse_job_file` has accepted, for a reader who does not know the file's name."""
+    from hark.programs.jobs.file import compiling
+
+    return compiling.with_name(data, name)
