@@ -35,7 +35,7 @@ SECTIONS: dict[str, list[str]] = {
     "What the app returns": [
         "Page", "Instance", "Wait", "Awakeable", "Delivery", "Signal", "ChildView", "Event", "Entry", "Why",
         "Waiting", "Blocker", "NearMiss", "Schedule", "Token", "WorkerInfo", "DefinitionView", "Report", "LiveProblem",
-        "parse_awakeable_id",
+        "Preview", "parse_awakeable_id",
     ],
     "Tests": ["Harness", "PathCoverage", "assert_continues"],
 }  # fmt: skip

@@ -23,7 +23,7 @@ NAMES = {
     "Job", "Dag", "load_job", "Problem", "TaskContext",
     # what the engine shows
     "Awakeable", "ChildView", "DefinitionView", "Delivery", "Entry", "Event", "Instance", "LiveProblem", "Page",
-    "Report", "Schedule", "Signal",
+    "Preview", "Report", "Schedule", "Signal",
     "Token", "Wait", "WorkerInfo",
     "Why", "Waiting", "Blocker", "NearMiss",
     "parse_awakeable_id",
@@ -65,7 +65,8 @@ VERBS = {
     "start", "start_many", "signal_with_start", "signal", "broadcast", "message", "resolve", "reject", "claim",
     "unclaim", "awakeable", "awakeables", "wait_for_awakeable", "get", "list", "result", "journal", "events",
     "events_after", "waits", "why", "workers", "cancel", "retry", "schedule", "schedules", "pause_schedule",
-    "resume_schedule", "trigger_schedule", "unschedule", "definitions", "check", "retire", "unretire", "sweep",
+    "resume_schedule", "trigger_schedule", "unschedule", "definitions", "check", "migrate", "fork", "retire",
+    "unretire", "sweep",
     "export", "forget", "create_token", "deploy", "undeploy", "tokens", "revoke_token", "rotate_secret",
     "set_variables", "register", "handler", "gate", "worker", "asgi", "serve", "is_open",
 }  # fmt: skip

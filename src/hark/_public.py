@@ -60,6 +60,7 @@ from hark.model.values import (
     Event,
     Instance,
     NearMiss,
+    Preview,
     Rate,
     Schedule,
     Signal,
@@ -99,10 +100,10 @@ __all__ = [
     "HarkError", "Instance", "InstanceCancelled", "InstanceFailed", "InstanceHeld", "InvalidAnswer",
     "InvalidDefinition", "InvalidInput", "InvalidMigration", "InvalidOutcome", "InvalidState", "Job", "LiveProblem",
     "Machine", "MalformedJson", "MissingExtra", "Nats", "NearMiss", "Next", "NoTarget", "NonDeterministic",
-    "NotAssigned", "NotFound", "NotOpen", "Outcome", "Page", "PayloadTooLarge", "Problem", "Rate", "Reply", "Report",
-    "Retry", "RetryPolicy", "RunFailed", "Schedule", "Signal", "SignalTimeout", "Spawn", "Start", "Stop", "StoreTooNew",
-    "StoreUnavailable", "TaskContext", "TaskLost", "Token", "Wait", "Waiting", "Why", "Worker", "WorkerInfo",
-    "Workflow", "WouldBlockEventLoop", "load_job", "parse_awakeable_id", "step", "workflow",
+    "NotAssigned", "NotFound", "NotOpen", "Outcome", "Page", "PayloadTooLarge", "Preview", "Problem", "Rate", "Reply",
+    "Report", "Retry", "RetryPolicy", "RunFailed", "Schedule", "Signal", "SignalTimeout", "Spawn", "Start", "Stop",
+    "StoreTooNew", "StoreUnavailable", "TaskContext", "TaskLost", "Token", "Wait", "Waiting", "Why", "Worker",
+    "WorkerInfo", "Workflow", "WouldBlockEventLoop", "load_job", "parse_awakeable_id", "step", "workflow",
 ]  # fmt: skip
 
 

@@ -13,6 +13,8 @@ SOURCE = Path(hark.__file__).parent
 MORE = {  # keys that are not always there
     "started": {"schedule", "scheduled_at"},
     "awakeable": {"by", "via"},
+    "migrated": {"by"},
+    "forked": {"at", "by"},
     "await": {"more"},
     "spawn": {"more"},
     "timeout": {"more"},

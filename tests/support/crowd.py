@@ -186,6 +186,18 @@ TURN: dict[str, Question] = {
         lambda size: {"queues": ["default"], "most": 50},
     ),
     "release": by_values(sql.release, {"instances_pkey"}, ids=ids("held")),
+    "migrate": Question(
+        sql.migrate, {"instances_pkey"},
+        lambda size: rows_of(sql.migrate, ids("parked", FEW), version=2, lane="Test@2", kind="machine"),
+    ),
+    "move_waits": Question(sql.move_waits, {"waits_pkey"}, lambda size: rows_of(sql.move_waits, ["w1"], place="x")),
+    "move_awakeables": Question(
+        sql.move_awakeables, {"awakeables_pkey"}, lambda size: rows_of(sql.move_awakeables, ["a1"], place="x")
+    ),
+    "set_forked": Question(
+        sql.set_forked, {"instances_pkey"},
+        lambda size: rows_of(sql.set_forked, ids("ready"), source="another", has_run=True),
+    ),
     "hold": Question(sql.hold, {"instances_pkey"}, lambda size: rows_of(sql.hold, ids("running"), held_by="f1")),
     "claim": by_values(sql.claim, {"instances_pkey"}, owner="me", nonce=1, ids=ids("ready")),
     "claim_woken": by_values(
@@ -509,6 +521,11 @@ READS: dict[str, Question] = {
     "live_ids": Question(
         reads.live_ids, {"instances_listed"}, values=lambda size: {"whole": True, "names": []}, counts_all=True
     ),
+    "movable_rows": by_ids(reads.movable_rows, {"instances_pkey"}, "held"),
+    "moved_by": Question(
+        reads.moved_by, {"events_instance"}, values=lambda size: {"ids": ids("held", FEW), "bulk": "b"}
+    ),
+    "any_row": by_values(reads.any_row, {"instances_pkey"}, id="finished-1000007"),
     "live_rows": by_ids(reads.live_rows, {"instances_pkey"}, "held"),
     "epochs_of": by_ids(reads.epochs_of, {"instances_pkey"}, "held"),
     "all_versions": Question(reads.all_versions, {"definitions_pkey"}),

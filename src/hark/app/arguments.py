@@ -83,7 +83,7 @@ def check_filters(
     check_word(status, "status", Status)
     check_word(kind, "kind", Kind)
     times = {"created_after": created_after, "created_before": created_before}
-    given = {name: moment(at, name) for name, at in times.items() if at is not None}
+    given: dict[str, Any] = {name: moment(at, name) for name, at in times.items() if at is not None}
     return Filters(status, definition, kind, check_tags(tags), key_prefix, **given)
 
 

@@ -72,12 +72,9 @@ class CheckVerbs(Core):
         return self._read(lambda store: self._check_store(store, registry, wanted, progress))
 
     def _begin(self, registry: Registry, names: Collection[str] | None) -> CodeCheck:
-        from hark.engine.check.code_check import CheckServices, CodeCheck
+        from hark.engine.check.code_check import CodeCheck
 
-        services = self._services
-        new = self._starts.apart(registry.copy()).build
-        given = CheckServices(new, services.rate_limit, services.concurrency_key, self._max_payload, self._clerk.now())
-        return CodeCheck(registry, names, given)
+        return CodeCheck(registry, names, self._check_services(registry))
 
     async def _check_store(
         self, store: Store, registry: Registry, names: Collection[str] | None, progress: Progress

@@ -20,6 +20,7 @@ from hark.store.protocol import Store
 
 if TYPE_CHECKING:
     from hark.app.hark import Hark
+    from hark.engine.check.code_check import CheckServices
 
 T = TypeVar("T")
 
@@ -39,6 +40,14 @@ class Core:
 
     def _handle(self, id: str) -> Handle[Any]:
         return Handle(cast("Hark", self), id)
+
+    def _check_services(self, registry: Registry | None = None) -> CheckServices:
+        """The services of replays that only check whether code fits."""
+        from hark.engine.check.code_check import CheckServices
+
+        services, known = self._services, self._registry if registry is None else registry
+        new = self._starts.apart(known.copy()).build
+        return CheckServices(new, services.rate_limit, services.concurrency_key, self._max_payload, self._clerk.now())
 
     def _ask(self, request: Request, convert: Callable[[Any], T] | None = None) -> Reply[T]:
         """Queue a request for the next turn. The reply is its answer, passed through `convert`."""

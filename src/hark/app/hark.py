@@ -21,7 +21,9 @@ from hark.app.arguments import (
 )
 from hark.app.checking import CheckVerbs
 from hark.app.deploying import DeployVerbs, load_bpmn_program
+from hark.app.forking import ForkVerbs
 from hark.app.handlers import HandlerVerbs
+from hark.app.migrating import MigrationVerbs
 from hark.app.nats_option import NatsOption
 from hark.app.new_instances import StartBuilder, program_of
 from hark.app.operating import OperationVerbs
@@ -50,9 +52,9 @@ from hark.engine.worker.worker import Worker
 from hark.engine.worker.worker_services import WorkerServices
 from hark.kernel.limits import Limits
 from hark.kernel.rules import Rules
-from hark.model.activation import TASK_TRAITS
+from hark.model.activation import FUNCTION_TRAITS, TASK_TRAITS
 from hark.model.extras import import_extra
-from hark.model.lanes import BPMN, JOB
+from hark.model.lanes import BPMN, BULK, JOB
 from hark.model.nats import Nats
 from hark.model.values import Rate
 from hark.programs.machines.machine import Machine
@@ -76,6 +78,8 @@ class Hark(
     DeployVerbs,
     VersionVerbs,
     CheckVerbs,
+    MigrationVerbs,
+    ForkVerbs,
     HandlerVerbs,
 ):
     """Durable workflows that wait for the outside world.
@@ -180,6 +184,7 @@ class Hark(
         self._registry = Registry(self._clerk.code_changed)
         self._registry.add_lane(JOB, LazyProgram(TASK_TRAITS, load_job_program))
         self._registry.add_lane(BPMN, LazyProgram(TASK_TRAITS, load_bpmn_program))
+        self._registry.add_lane(BULK, LazyProgram(FUNCTION_TRAITS, self._load_bulk_program))
         self._jobs = RegisteredJobs(self._max_payload)
         self._starts = StartBuilder(self._registry, self._jobs, limits, self._max_payload, self.register)
         self._sources = DefinitionSources(self._clerk, self._registry)

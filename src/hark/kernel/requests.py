@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct, field
 
-from hark.model.activation import Claim, Traits
+from hark.model.activation import Claim, JournalRow, Traits
 from hark.model.decisions import Decision, NewInstance, RetryChild, Settle
+from hark.model.migration import Migrated
 from hark.model.notes import AnyNote
 from hark.model.trigger import Trigger
 from hark.model.values import Delivery
@@ -66,6 +67,17 @@ class StartInstances(Request, eq=False):
 
     def journal_value(self) -> Any:
         return self.result[0]
+
+
+class Fork(Request, eq=False):
+    """Start an instance that begins with a part of the journal of another one, or with its state. The result is its
+    id."""
+
+    start: StartInstances = None  # type: ignore[assignment]
+    source: str = ""  # the id of the other one
+    at: int | None = None  # the last entry of its journal that is kept; None: of a machine
+    journal: list[JournalRow] = field(default_factory=list)
+    by: str | None = None
 
 
 class SignalWithStart(Request, eq=False):
@@ -256,6 +268,28 @@ class Retire(Request, eq=False):
     retired: bool = True
     chosen: int | None = None
     starts: list[Trigger] = field(default_factory=list)
+
+
+class InstanceMove(Struct, frozen=True):
+    """An instance to move, as it was read, and what becomes of it."""
+
+    id: str
+    epoch: int
+    definition: str
+    kind: str
+    queue: str
+    earlier: int  # the version that it has
+    version: int
+    migrated: Migrated
+
+
+class Migrate(Request, eq=False):
+    """Move instances to another version of their definition. The result is a list with an id or an error for each;
+    a `Conflict` is that of one that executes, or has gone on since it was read."""
+
+    moves: list[InstanceMove] = field(default_factory=list)
+    bulk: str = ""  # the instance that carries out the migration
+    by: str | None = None
 
 
 class DeployGroup(Request, eq=False):

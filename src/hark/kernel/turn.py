@@ -24,9 +24,11 @@ from hark.kernel import (
     deliver,
     deploy,
     expire,
+    fork,
     journal,
     links,
     message,
+    migrate,
     reclaim,
     retain,
     retry,
@@ -94,6 +96,7 @@ async def run_turn(
     if rare:
         await definitions.record(turn)
         definitions.plan(turn)
+        fork.plan(turn)
         await tokens.apply(turn)
         await links.apply(turn)
     # Before the lock: what to reserve, and which rows to lock.
@@ -106,6 +109,7 @@ async def run_turn(
         reclaim.plan(turn)
         bpmn_control.plan(turn)
         await retry.plan(turn)
+        migrate.plan(turn)
         run_again.plan(turn)
         message.plan_names(turn)
     if rare or sweep:
@@ -138,6 +142,7 @@ async def run_turn(
         await reclaim.apply(turn, abandoned)
         await bpmn_control.apply(turn)
         await retry.apply(turn)
+        await migrate.apply(turn)
         await run_again.apply(turn)
         commit.fence_again(turn)
         await message.refuse_held(turn)
@@ -149,6 +154,8 @@ async def run_turn(
         await definitions.set_retired(turn)
     await schedules.apply(turn)
     await start.apply(turn, seen_before)
+    if rare:
+        await fork.apply(turn)
     await schedules.record(turn)
     await broadcast.deliver_chunk(turn)  # before anything newer
     if batch.deliveries:

@@ -132,6 +132,11 @@ class Traits(Struct, frozen=True, gc=False):
     remembers_inbox: bool = False  # it keeps the inbox rows it was given: a commit gives it only newer ones
 
 
+FUNCTION_TRAITS: Final = Traits(
+    keeps_journal=True, creates_awakeables=True, waits_while_executing=True, remembers_inbox=True
+)
+"""The traits of durable functions."""
+
 TASK_TRAITS: Final = Traits(creates_awakeables=True, waits_while_executing=True)
 """The traits of jobs, of processes and of all their tasks."""
 

@@ -17,7 +17,7 @@ ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed"
 EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
     "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
     "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
-    "variables", "claimed", "unclaimed",
+    "variables", "claimed", "unclaimed", "migrated", "forked",
 ]  # fmt: skip
 
 
@@ -159,6 +159,23 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
     ),
     "handed_back": EventInfo("A worker or its event loop stopped before the step had ended, and handed it back."),
     "retried": EventInfo("`retry` made the failed instance runnable again, or resumed the incidents of a process."),
+    "migrated": EventInfo(
+        "The instance was moved to another version of its definition; `step` is where it continues.",
+        {
+            "earlier": "the version that it had",
+            "version": "the version that it has now",
+            "bulk": "the instance that carried out the migration",
+            "by?": "the name of the person or program that asked for it",
+        },
+    ),
+    "forked": EventInfo(
+        "The instance was started as a fork of another one.",
+        {
+            "source": "the id of the other instance",
+            "at?": "the last entry of its journal that was kept; -1 if none was",
+            "by?": "the name of the person or program that asked for it",
+        },
+    ),
     "variables": EventInfo("Variables of the process were set from outside.", {"names": "their names"}),
     "undelivered": EventInfo(
         "A signal or broadcast sent by the instance was not delivered.",

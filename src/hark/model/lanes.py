@@ -13,9 +13,10 @@ from typing import Final
 
 JOB: Final = "job"  # the interpreter of jobs: every worker has it
 BPMN: Final = "bpmn"  # the interpreter of processes: every worker has it
+BULK: Final = "hark.bulk"  # actions on many instances, and the name of their definition: every worker has it
 SHELL: Final = "task:shell"  # a task that runs a shell command
 ENGINE_QUEUE: Final = "hark.graphs"  # the queue of everything that an interpreter runs; every worker serves it
-INTERPRETED: Final = frozenset({JOB, BPMN})  # the lanes of that queue, each with the name of its kind of definition
+INTERPRETED: Final = frozenset({JOB, BPMN, BULK})  # the lanes of that queue; a job or process has the name of its kind
 
 ON_EVERY_WORKER: Final = INTERPRETED | {SHELL}  # the lanes that all of Hark's workers have
 
@@ -81,6 +82,8 @@ def what_runs(lane: str) -> str:
         return f"the handler {handler!r}"
     if (gate := gate_of(lane)) is not None:
         return f"the gate {gate!r}"
+    if lane == BULK:
+        return "the runner of actions on many instances"
     if lane in INTERPRETED:
         return "the interpreter of jobs" if lane == JOB else "the interpreter of processes"
     definition, _, version = lane.rpartition("@")

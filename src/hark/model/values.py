@@ -88,6 +88,7 @@ class Instance:
         cancel_reason: Why it is being cancelled, while its undo has not finished; else None.
         progress: What its code last said with `ctx.progress`, as JSON, or None.
         tags: The tags it was started with.
+        forked_from: The instance that it is a fork of, or None.
     """
 
     id: str
@@ -110,6 +111,28 @@ class Instance:
     cancel_reason: str | None = None
     progress: Any = None
     tags: dict[str, str] = field(default_factory=dict)
+    forked_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The effect that a verb would have, without having it.
+
+    Attributes:
+        count: How many instances it would reach.
+        receivers: The ids of at most 20 of them.
+        starts: The names of the definitions that it would start.
+        near: What nearly matches.
+        skipped: How many it would leave out, because there is nothing to do.
+        problems: Why it would be refused for others: a text for each of at most 20, with the id of the instance.
+    """
+
+    count: int
+    receivers: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
+    near: tuple[Any, ...] = ()
+    skipped: int = 0
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

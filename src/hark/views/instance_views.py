@@ -43,7 +43,7 @@ def _instance(row: reads.InstanceRow, waits: Sequence[Wait], state: Any) -> Inst
         row.id, row.definition, row.kind, row.version, row.step, row.status, state, _value(row.result),
         row.error, row.traceback, row.attempt, row.queue, row.correlation_key, row.parent_id,
         from_micros(row.created_at), _time(row.finished_at), tuple(waits), row.cancel_reason, _value(row.progress),
-        _value(row.tags) or {},
+        _value(row.tags) or {}, row.forked_from,
     )  # fmt: skip
 
 

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hark.model import json
 from hark.model.errors import NotFound
 from hark.model.names import NAME_BYTES
-from hark.model.values import Status
+from hark.model.values import TERMINAL, Status
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -45,6 +45,7 @@ class Filters:
     key_prefix: str | None = None
     created_after: int = -_EVER
     created_before: int = _EVER
+    only_live: bool = False  # unless a status is given: no finished ones
 
 
 def fitting(rows: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
@@ -55,6 +56,31 @@ def fitting(rows: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
         if total >= MAX_BYTES:
             return rows[:count]
     return rows
+
+
+Place = tuple[int, int, str]
+"""The position of an instance in a list: when it was created, its number among those of that time, and its id."""
+
+
+class LivePage(NamedTuple):
+    """The ids of a page, and the place behind which the next one begins; None if this is the last one."""
+
+    ids: list[str]
+    place: Place | None
+
+
+async def live_page(store: Store, filters: Filters, limit: int, after: Place | None) -> LivePage:
+    """The page behind a place. A place outlives its instance, which an id as a cursor would not."""
+    at = (filters.created_before, -_EVER, "") if after is None else min(after, (filters.created_before, -_EVER, ""))
+    place = {"at": at[0], "nth": at[1], "after": at[2], "since": filters.created_after}
+    found = await _listed(store, filters, limit, place)
+    if len(found) < limit:
+        return LivePage([row.id for row in found], None)
+    ids = [row.id for row in found]
+    for id in reversed(ids):
+        for last in await store.read(reads.position, id=id):  # retention may have removed it meanwhile
+            return LivePage(ids, (last.created_at, last.nth, last.id))
+    return LivePage(ids, None)
 
 
 async def page(store: Store, filters: Filters, limit: int, after: str | None) -> tuple[list[str], bool]:
@@ -114,7 +140,9 @@ async def _listed(store: Store, filters: Filters, size: int, place: dict[str, An
 async def _lanes(store: Store, filters: Filters) -> list[tuple[str, str]]:
     """The pairs of definition and status that may have instances that match."""
     names = [filters.definition] if filters.definition is not None else await _definitions(store, filters.kind)
-    return [(name, status) for name in names for status in (_STATUSES if filters.status is None else (filters.status,))]
+    if filters.status is not None:
+        return [(name, filters.status) for name in names]
+    return [(name, status) for name in names for status in _STATUSES if status not in TERMINAL or not filters.only_live]
 
 
 async def _definitions(store: Store, kind: str | None) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
+from hark.model import json
 from hark.model.activation import Claim, JournalRow, WaitRow
 from hark.store import reads
 from hark.store import statements as sql
@@ -31,6 +32,11 @@ async def pages(store: Store, ids: list[str]) -> AsyncIterator[tuple[list[Claim]
 
 async def _read(store: Store, ids: list[str]) -> list[Claim]:
     claims = {row[0]: Claim(*row) for row in await store.read(reads.live_rows, ids=ids)}
+    await _add_journals_and_waits(store, claims)
+    return list(claims.values())
+
+
+async def _add_journals_and_waits(store: Store, claims: Mapping[str, Claim]) -> None:
     journaled = [claim for claim in claims.values() if claim.kind == "workflow" and claim.has_run]
     if journaled:
         for nth, *line in await store.read(sql.journal_of, [(claim.id, claim.visit) for claim in journaled]):
@@ -40,4 +46,19 @@ async def _read(store: Store, ids: list[str]) -> list[Claim]:
         ):
             row = WaitRow(id, place, kind, name, key, deadline, remaining, fired_at, since, each)
             claims[instance].waits.append(row)
-    return list(claims.values())
+
+
+async def movable(store: Store, ids: Sequence[str]) -> list[tuple[Claim, str]]:
+    """Read those of these instances that can be moved to another version, failed ones too, each with its status."""
+    rows = {row[0]: row for row in await store.read(reads.movable_rows, ids=sorted(ids))}
+    claims = {id: Claim(*row[:-1]) for id, row in rows.items()}
+    await _add_journals_and_waits(store, claims)
+    return [(claim, rows[id][-1]) for id, claim in claims.items()]
+
+
+async def forkable(store: Store, id: str) -> tuple[Claim, str, dict[str, str] | None]:
+    """Read an instance, finished or not, with its journal, its status and its tags."""
+    [row] = await store.read(reads.any_row, id=id)
+    claim = Claim(*row[:-2])
+    await _add_journals_and_waits(store, {id: claim})
+    return claim, row[-2], None if row[-1] is None else json.load(row[-1])

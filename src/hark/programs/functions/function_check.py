@@ -36,6 +36,11 @@ def check_function(program: FunctionProgram, claim: Claim, services: FunctionSer
     return _Check(program, claim, services).check()
 
 
+def open_before_last(program: FunctionProgram, claim: Claim, services: FunctionServices) -> set[int]:
+    """The entries of the operations that are under way after all lines of the journal but the last."""
+    return _Check(program, claim, services).open_entries()
+
+
 class _Check(Replay):
     """A replay after which nothing follows."""
 
@@ -46,6 +51,13 @@ class _Check(Replay):
             self._replay()
             needed = frozenset(name for name, patch in self.patches.items() if patch.answered_false)
             return FunctionFit(self._misfit, self._failure(), needed)
+        finally:
+            self.close()
+
+    def open_entries(self) -> set[int]:
+        try:
+            self._replay()
+            return set(self._open)
         finally:
             self.close()
 

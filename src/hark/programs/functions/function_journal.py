@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from hark.model import json
 from hark.model.activation import JournalRow
 from hark.model.decisions import JournalLine
 from hark.model.errors import CallFailed, RunFailed, SignalTimeout
@@ -25,8 +26,9 @@ RETRIED = "retried"  # a retry begins here, with the entry of the line
 FAILED = "failed"  # last line of a failed function; `value` is the seq of the line that a retry repeats first
 UNDOING = "undoing"  # the function has failed and is being undone; `value` is the error it ends with
 UNDO = "undo"  # the undo of the run at this entry has ended
+FORKED = "forked"  # the function began as a fork; `value` is the seed of its random numbers
 UNDONE = "undone"  # last line of a failed function that was undone: a retry begins from the beginning
-MARKERS = frozenset((NEW_VISIT, RETRIED, FAILED, UNDOING, UNDO, UNDONE, PATCH))
+MARKERS = frozenset((NEW_VISIT, FORKED, RETRIED, FAILED, UNDOING, UNDO, UNDONE, PATCH))
 _FEW = 20  # lines
 _MAX_CAUSES = 100  # exceptions that were raised from each other
 
@@ -75,6 +77,12 @@ class Journal:
         self.write(RETRIED, failed.entry)
 
     @property
+    def seed(self) -> str | None:
+        """The seed of the random numbers of a fork; None if the function is not one."""
+        forked = next((line for line in self.lines[:2] if line.kind == FORKED), None)
+        return None if forked is None or forked.value is None else str(json.load(forked.value))
+
+    @property
     def is_retry(self) -> bool:
         return self._retry_entry is not None
 
@@ -95,7 +103,7 @@ class Journal:
 
     def start_replay(self) -> None:
         # Without the line that begins a visit: all of a new visit is new, what it logs and its progress included.
-        skipped = KNOWN_WHEN_ASKED | {NEW_VISIT}
+        skipped = KNOWN_WHEN_ASKED | {NEW_VISIT, FORKED}
         self.unread.extend([line for line in self.lines if line.kind not in skipped])
 
     def line_at(self, entry: int) -> Line | None:

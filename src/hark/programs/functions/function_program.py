@@ -7,14 +7,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from hark.model.activation import Claim, Traits
+from hark.model.activation import FUNCTION_TRAITS, Claim, Traits
 from hark.model.decisions import Decision
 from hark.programs.functions.function_session import Session
 from hark.programs.functions.replay import Replay
 from hark.programs.functions.undo import cannot_go_on
 from hark.programs.services import FunctionServices, InputCodec
-
-_TRAITS = Traits(keeps_journal=True, creates_awakeables=True, waits_while_executing=True, remembers_inbox=True)
 
 
 class FunctionProgram(Struct, eq=False):
@@ -29,7 +27,7 @@ class FunctionProgram(Struct, eq=False):
     context: Callable[[Replay], Any]
     initial: str = "start"
     kind: str = "workflow"
-    traits: Traits = _TRAITS
+    traits: Traits = FUNCTION_TRAITS
     source: str | None = None
     digest: str | None = None
     on_cancel: str | None = None  # set per instance, once it has something to undo

@@ -97,7 +97,7 @@ class Replay:
     @cached_property
     def random(self) -> Random:
         """A generator that gives the same numbers in every replay, other numbers in every visit."""
-        return Random(f"{self.claim.id}/{self.claim.visit}")
+        return Random(self._journal.seed or f"{self.claim.id}/{self.claim.visit}")
 
     def is_silent(self) -> bool:
         """Return True if `ctx.log` says nothing: the code runs again what it has run, or is being closed."""

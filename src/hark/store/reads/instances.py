@@ -28,6 +28,7 @@ class InstanceRow(Row, frozen=True):
     finished_at: int | None
     cancel_reason: str | None
     tags: str | None
+    forked_from: str | None
 
 
 _SHOWN = InstanceRow.columns()

@@ -70,6 +70,11 @@ _OLDEST = f"""(
 # scan ends.
 count_waits = Sql(
     f"""
+    SELECT r.kind, w.count, w.since FROM {{rows: kind text}}
+    CROSS JOIN LATERAL (SELECT count(*) AS count, min(o.since) AS since FROM {_OLDEST}) w
+    """,
+    # SQLite has no LATERAL.
+    sqlite=f"""
     SELECT r.kind, (SELECT count(*) FROM {_OLDEST}), (SELECT min(o.since) FROM {_OLDEST}) FROM {{rows: kind text}}
-    """
+    """,
 )

@@ -117,6 +117,40 @@ set_retired = Sql(
     """
 )
 
+# V5: what an instance has begun with. Under lock of the row, which this turn has inserted.
+set_forked = Sql(
+    """
+    UPDATE instances AS i SET forked_from = r.source, has_run = r.has_run
+    FROM {rows: id text, source text, has_run boolean} WHERE i.id = r.id
+    """
+)
+
+# V4: an instance goes on with another version of its definition, in a new epoch; a held one is runnable again. A
+# function keeps what it has to undo. Under lock.
+migrate = Sql(
+    """
+    UPDATE instances AS i SET version = r.version, lane = r.lane, step = r.step, state = r.state, crashes = 0,
+        on_cancel = CASE WHEN r.kind = 'workflow' THEN i.on_cancel ELSE r.on_cancel END, epoch = i.epoch + 1,
+        status = CASE WHEN i.status = 'held' THEN 'runnable' ELSE i.status END, held_by = NULL,
+        error = CASE WHEN i.status = 'held' THEN NULL ELSE i.error END,
+        traceback = CASE WHEN i.status = 'held' THEN NULL ELSE i.traceback END,
+        due_at = CASE WHEN i.status = 'held' THEN NULL ELSE i.due_at END, updated_at = :now::bigint
+    FROM {rows: id text, version integer, lane text, step text, state text, kind text, on_cancel text}
+    WHERE i.id = r.id
+    """
+)
+
+# V4: waits stay armed at the places that the new version has for them. Under lock.
+move_waits = Sql("UPDATE waits AS w SET place = r.place FROM {rows: id text, place text} WHERE w.id = r.id")
+
+# V4: so do questions. Under lock.
+move_awakeables = Sql(
+    """
+    UPDATE awakeables AS a SET place = r.place, task = r.task FROM {rows: id text, place text, task text}
+    WHERE a.id = r.id
+    """
+)
+
 # V9: functions that continue as new go on with another version. Under lock.
 change_versions = Sql(
     """
