@@ -7,7 +7,7 @@ from hark.model.activation import Claim
 from hark.model.decisions import Arm, Decision, Finish, Park, Settle
 from hark.model.epochs import count_of
 from hark.model.errors import AlreadySettled, NoTarget, TaskLost
-from tests.support.runs import note_awakeable, note_timeout, note_wait, on_run, running, workers
+from tests.support.runs import job, note_awakeable, note_timeout, note_wait, on_run, running, tasks, workers
 from tests.support.stage import Duel, Race, Stage, part, race
 from tests.support.turns import MINUTE
 
@@ -64,6 +64,20 @@ async def test_j6_a_signal_concurrent_with_the_end_of_the_linger_wakes_the_task(
     assert (await stage.content()).instances["run.0"].status == "runnable"
     for arrived in delivering.arrived.values():  # the delivery was first: the park found the row
         assert (arrived.epoch, [row.wait_id for row in arrived.rows]) == (task.epoch, ["w"])
+
+
+@race(deep=True)
+async def test_j7_a_signal_concurrent_with_the_park_that_gives_its_slot_to_other_work_is_not_lost(stage: Stage) -> Race:
+    [task] = await running(stage.one.run, "run", "run.0")
+    await stage.one.run(note_wait(task, on_run("a", "w")))
+    await stage.one.run(job("other"))
+    [other] = (await stage.one.run(claim=workers())).claims
+    await stage.one.run(tasks(other, "other.0"))  # it waits for the slot
+    parking, delivering = yield Duel(part(parked(task), claim=workers(room=1)), part(send()))
+    assert [claim.id for claim in parking.claims] == ["other.0"]
+    assert await received(stage) == {"run.0": ["w"]}
+    assert (await stage.content()).instances["run.0"].status == "runnable"
+    assert delivering.deliveries[0].result.status == "woke"
 
 
 @race(deep=True)

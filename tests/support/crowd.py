@@ -381,6 +381,14 @@ READS: dict[str, Question] = {
         sql.finished_before, {"instances_finished", "instances_pkey"}, None,
         lambda size: {"before": NOW + 1, "at": NOW, "after": f"finished-{1_000_000 + size // 2}", "size": 100},
     ),
+    "claimable_in_lanes": Question(
+        reads.claimable_in_lanes, {"instances_claim"}, lambda size: [("default", "task:resize"), ("slow", "task:x")],
+        lambda size: {"most": 50},
+    ),
+    "blocked_on_keys": Question(
+        reads.blocked_on_keys, {"instances_blocked"}, lambda size: [("one-key", "slot:one-key"), ("o", "slot:o")],
+        lambda size: {"most": 50},
+    ),
     "definitions_in_use": Question(reads.definitions_in_use, {"instances_listed"}),
     "list_instances": Question(
         reads.list_instances, {"instances_listed", "instances_pkey"},

@@ -94,7 +94,7 @@ class Hark(
         lease: Seconds after which the work of a worker that died is given to others.
         max_crashes: How many times in a row a step may take its worker down before the instance is quarantined.
         linger: Seconds that a task handler that waits keeps its slot; then its task parks, and the handler runs again
-            when the signal arrives.
+            when the signal arrives. It parks earlier, at once, when other work waits for the slot.
         max_signal_wait: The longest timeout of `task.wait_for_signal`, in seconds.
         max_payload: How many bytes of JSON a payload, state or result may have.
         retention: Seconds that finished instances are kept. A process with a worker removes older ones, every minute.

@@ -34,7 +34,7 @@ class Pending:
 
     __slots__ = (
         "backlog", "earliest", "for_other_workers", "has_origin", "lanes", "left_claimable", "left_held",
-        "made_claimable", "more", "pending_deliveries", "scheduled",
+        "made_claimable", "more", "pending_deliveries", "refused_keys", "scheduled",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -43,6 +43,7 @@ class Pending:
         self.left_held = False  # and held instances that this worker may try
         self.lanes: set[Lane] = set()  # the lanes of those rows, as far as the turn read them
         self.for_other_workers = False  # this worker has no code or no free slot for some of them
+        self.refused_keys = False  # rows wait for a concurrency key, as far as this turn tried to claim them
         self.backlog = False  # a queue has claimable rows and no free slot, as far as the turn read
         self.more = False  # the next turn has something to do immediately
         self.pending_deliveries = False  # a large broadcast has subscribers left

@@ -31,6 +31,7 @@ from hark.engine.turns.local_worker import LocalWorker
 from hark.engine.turns.reply import Reply, answer_all
 from hark.engine.turns.request_queue import Queued
 from hark.engine.turns.retrying_reads import ReadTimer, RetryingReads
+from hark.engine.turns.slot_demand import SlotDemand
 from hark.engine.turns.turn_runner import FinishedTurn, TurnRunner
 from hark.engine.worker.missing_code import MissingCode
 from hark.kernel.definitions import Catalog
@@ -81,6 +82,7 @@ class Clerk:
         self.peers = Peers(state, self.turns, lease=lease, retention=retention, hint=self.hint, submit=self.submit)
         self.waiting = WaitingCallers(self._read, self.loop, self.hint)
         self.missing_code = MissingCode()
+        self.slot_demand = SlotDemand(state)
         self.arrivals = TaskArrivals()
         self.background: list[Callable[[], Coroutine[Any, Any, None]]] = [self.peers.poll]  # run while the app is open
         self.published: Published | None = None  # if the app uses NATS
@@ -236,9 +238,9 @@ class Clerk:
 
     async def _work(self) -> None:
         while True:
-            if not self._has_work():
+            if not self._has_work() and not self.slot_demand:
                 self.loop.expect_wake()
-                if not self._has_work() and not self.work_left.hinted:
+                if not self._has_work() and not self.work_left.hinted and not self.slot_demand:
                     if self.loop.closing:
                         return
                     await self.loop.sleep(self._until_due())
@@ -249,6 +251,8 @@ class Clerk:
             check_later = hinted and not self.queue and self._can_claim()
             if hinted and not check_later:
                 self.check_for_others()
+            if self.slot_demand:
+                await self.slot_demand.look()
             if not self._has_work():
                 continue
             try:
@@ -274,6 +278,7 @@ class Clerk:
         self.waiting.check_for_others(self.store)
         self.arrivals.notify()
         self.peers.check_soon()
+        self.slot_demand.ask_after_hint()
 
     def _has_work(self) -> bool:
         if self.queue or self.loop.closing:
@@ -319,6 +324,7 @@ class Clerk:
         # not fill, and so does an outcome that was fenced.
         freed = fenced or bool(result.cancelled)
         self.work_left.update(result, freed=freed, claimed=claimed, swept=swept, pending_deliveries=pending_deliveries)
+        self.slot_demand.ask_after(result)
         if result.pending.for_other_workers:
             self._warn_of_missing_code(result)  # before a caller, once it is answered, stops the worker
         answer_all([(item.reply, item.request.result) for item in items if item.reply is not None])
@@ -372,6 +378,7 @@ class Clerk:
             or result.cancelled
             or pending.left_claimable
             or pending.for_other_workers
+            or pending.refused_keys
             or pending.pending_deliveries
         ):
             return True

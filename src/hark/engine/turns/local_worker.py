@@ -7,6 +7,7 @@ from typing import Protocol
 
 from hark.kernel.requests import Capacity, Commit
 from hark.model.activation import Arrived, Claim
+from hark.model.lingering import Lingering
 
 
 class LocalWorker(Protocol):
@@ -41,6 +42,13 @@ class LocalWorker(Protocol):
 
     def notify_unseen(self, found: dict[str, list[int]]) -> None:
         """Notify the activations that have not seen all signals in their inbox. `found`: the numbers of these."""
+
+    @property
+    def lingering(self) -> dict[str, Lingering]:
+        """The handlers that wait in their slots, by the id of their task. The worker's loop changes it."""
+
+    def make_room(self, leaving: Sequence[Lingering]) -> None:
+        """Park these, if they still linger."""
 
     def lease_is_sound(self) -> bool:
         """Return False if its lease was not renewed in time, or shortly after."""

@@ -16,6 +16,7 @@ from hark.engine.worker.slots import Slots
 from hark.engine.worker.worker_services import WorkerServices
 from hark.kernel.requests import Capacity, Commit
 from hark.model.activation import Arrived, Claim
+from hark.model.lingering import Lingering
 
 
 @dataclass(eq=False)
@@ -85,6 +86,14 @@ class AttachedWorker:
 
     def notify_unseen(self, found: dict[str, list[int]]) -> None:
         self._call(self._services.listeners.notify_unseen, found)
+
+    @property
+    def lingering(self) -> dict[str, Lingering]:
+        return self._services.lingering
+
+    def make_room(self, leaving: Sequence[Lingering]) -> None:
+        for one in leaving:
+            self._call(one.leave)
 
     def lease_is_sound(self) -> bool:
         return self._lease.is_sound()

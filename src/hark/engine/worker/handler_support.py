@@ -16,6 +16,7 @@ from hark.engine.turns.reply import Reply, answer_all
 from hark.engine.worker.stream_pace import StreamPace
 from hark.kernel.requests import Deliver
 from hark.model.errors import NotOpen, TaskLost
+from hark.model.lingering import Lingering
 from hark.model.values import Delivery
 from hark.programs.functions.branches import Suspended
 
@@ -32,6 +33,8 @@ class HandlerSupport:
         self.linger = 60.0
         self.max_signal_wait = 3600.0
         self.running: set[RunningHandler] = set()
+        self.lingering: dict[str, Lingering] = {}
+        self.is_full: Callable[[str], bool] = _never_full
         self.stopping = False
         self.stream_delay = StreamPace(clerk.queue).delay
         self._clerk = clerk
@@ -50,6 +53,22 @@ class HandlerSupport:
         self.stopping = True
         for handler in list(self.running):
             handler.suspend_if_waiting()
+
+    def begin_linger(self, handler: Lingering) -> None:
+        """Note that a handler begins to linger: it leaves as soon as work waits for its slot."""
+        self.lingering[handler.id] = handler  # before the question: a turn that fills the queue looks here after it
+        if handler.concurrency_key is not None or self.is_full(handler.queue):
+            self._clerk.slot_demand.ask()
+
+    def end_linger(self, handler: Lingering, *, leaves: bool, was_asked: bool) -> None:
+        """Note that a handler goes on, or has ended. `leaves`: its slot comes free with the park of its task.
+        `was_asked`: if it does not leave, another one may have to, in its place."""
+        if self.lingering.get(handler.id) is handler:
+            del self.lingering[handler.id]
+        if not leaves:
+            handler.is_over = True
+            if was_asked:
+                self._clerk.slot_demand.ask()
 
     def begin(self, work: Coroutine[Any, Any, T], *, given_up: Callable[[], None] | None = None) -> Reply[T]:
         reply: Reply[T] = Reply() if given_up is None else _WaitReply(given_up)
@@ -78,6 +97,10 @@ class HandlerSupport:
         reply: Reply[Delivery] = Reply()
         self._clerk.submit(Deliver(target=target, name=name, payload=payload, dedup_key=dedup_key), reply)
         return reply
+
+
+def _never_full(queue: str) -> bool:
+    return False
 
 
 class _WaitReply(Reply[T]):

@@ -39,6 +39,10 @@ class Slots:
         queues = {queue: size for queue, size in self._sizes().items() if queue != ENGINE_QUEUE}
         return queues, {queue: max(0, size - self._taken.get(queue, 0)) for queue, size in queues.items()}
 
+    def is_full(self, queue: str) -> bool:
+        """Return True if the queue has no free slot. From any thread: a slot may come free, or be taken, meanwhile."""
+        return self._taken.get(queue, 0) >= self._sizes().get(queue, 0)
+
     def _sizes(self) -> dict[str, int]:
         sizes = self._queues or dict.fromkeys(self._registry.queues(), _DEFAULT)
         if INTERPRETED.isdisjoint(self._registry.lanes()):

@@ -103,6 +103,7 @@ class Worker:
                 "To run more at once, give that worker more slots: app.worker({queue: slots})."
             )
         self._services.attach(self._loop)
+        self._services.is_full = self._slots.is_full
         if self._clerk.store.durable:
             await self._lease.start(self._clerk.store)
         self._release_loop = contain_exits(self._loop)

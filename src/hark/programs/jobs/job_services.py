@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from hark.model.lingering import Lingering
 from hark.model.notes import AnyNote
 from hark.model.values import Delivery
 from hark.programs.jobs.job_graph import JobGraph
@@ -72,6 +73,13 @@ class TaskServices(JobServices, Protocol):
     """The handlers that run."""
     stopping: bool
     """True if the worker stops: a handler that begins to wait parks its task at once."""
+
+    def begin_linger(self, handler: Lingering) -> None:
+        """Note that a handler begins to wait in its slot: it is asked to leave when other work wants the slot."""
+
+    def end_linger(self, handler: Lingering, *, leaves: bool, was_asked: bool) -> None:
+        """Note that it goes on, or has ended. `leaves`: its slot comes free with the park of its task. `was_asked`: it
+        has been asked to leave."""
 
     def begin(self, work: Coroutine[Any, Any, T], *, given_up: Callable[[], None] | None = None) -> TaskReply[T]:
         """Run a coroutine on the worker's loop. From any thread. `given_up` marks a wait: it ends when the asyncio task

@@ -5,6 +5,7 @@ index whatever else is in the tables. A statement that a turn sends as well is i
 """
 
 from hark.store.reads.awakeables import *
+from hark.store.reads.demand import *
 from hark.store.reads.events import *
 from hark.store.reads.health import *
 from hark.store.reads.instances import *

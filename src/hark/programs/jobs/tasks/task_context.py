@@ -319,11 +319,12 @@ class TaskContext:
     def wait_for_signal(self, name: str, timeout: Duration | None = None) -> TaskReply[Any]:
         """Wait for the next signal of this run with this name. One that was sent before counts.
 
-        The signals of a run form one queue per name: each goes to exactly one wait, the oldest wait first. The lease is
-        kept meanwhile. After `linger` seconds the task parks and frees its slot; when the signal arrives, the handler
-        runs again from its start, and this call returns the signal. In the handler that is suspended, the call raises
-        an exception that is not an `Exception`: let it pass. A task whose handler works while such a wait is open is
-        suspended too: wait first, then work; or cancel the wait.
+        The signals of a run form one queue per name: each goes to exactly one wait, the oldest wait first. The
+        lease is kept meanwhile. After `linger` seconds, or as soon as other work waits for its slot, the task
+        parks and frees the slot; when the signal arrives, the handler runs again from its start, and this call
+        returns the signal. In the handler that is suspended, the call raises an exception that is not an
+        `Exception`: let it pass. A task whose handler works while such a wait is open is suspended too: wait
+        first, then work; or cancel the wait.
 
         Args:
             name: The name of the signal.

@@ -60,6 +60,7 @@ class TaskRuns:
         work = asyncio.current_task()
         assert work is not None
         self._working.add(work)
+        session.update_linger()
         try:
             stored = (await self._lines()).get(seq)
             if stored is None:
@@ -71,6 +72,7 @@ class TaskRuns:
         finally:
             self._working.discard(work)
             self.ended_at = asyncio.get_running_loop().time()
+            session.update_linger()
         if session.is_suspended:  # recorded: the next activation gets it
             raise Suspended
         if error is not None:

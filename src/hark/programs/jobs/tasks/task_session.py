@@ -24,6 +24,7 @@ from hark.model.activation import Arrived, InboxRow, WaitRow
 from hark.model.answers import load_answer
 from hark.model.decisions import Arm, Settle
 from hark.model.errors import HarkError, NonDeterministic, SignalTimeout, StoreUnavailable, TaskLost
+from hark.model.lingering import Lingering
 from hark.model.names import SECOND
 from hark.model.notes import (
     AnyNote,
@@ -74,9 +75,12 @@ class TaskSession:
         self._answers: dict[str, asyncio.Future[InboxRow]] = {}  # by wait: what a handler waits for
         self._has_stored_waits = any(wait.fired_at is None for wait in self.claim.waits)
         self._listener: InboxListener | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._active_at = 0.0  # when the handler last received an answer, by the clock of the loop
         self._activity = 0  # how often it has asked or received something
+        self._lingering: Lingering | None = None
+        self._is_asked_to_leave = False
         self._asked = 0  # awakeables since the last checkpoint
         self._pending_awakeables: set[str] = set()  # created since the last checkpoint and not settled, as far as known
         self._notes: set[TaskReply[Any]] = set()  # not committed yet
@@ -148,6 +152,9 @@ class TaskSession:
             self.waits.receive(wait, row)
             self._activity += 1
             self._active_at = self._loop.time()
+            if self._answers:  # it uses this answer, or has gone back to another wait
+                self.update_linger()
+                self._loop.call_later(_MIN_LINGER, self.update_linger)
             return row
         finally:
             self.clock.end_wait()
@@ -187,6 +194,7 @@ class TaskSession:
         answer: asyncio.Future[InboxRow] = self._loop.create_future()
         self._answers[wait.id] = answer
         asked_at = self._loop.time()
+        self.update_linger()
         try:
             while True:
                 self.check()
@@ -209,6 +217,7 @@ class TaskSession:
                     self.suspend()
         finally:
             del self._answers[wait.id]
+            self.update_linger()
             if answer.done() and not answer.cancelled():
                 answer.exception()  # it may have been answered twice: an error that is not raised is not logged
 
@@ -222,6 +231,39 @@ class TaskSession:
         if not self.waits.has_unused_answer:
             return asked_at + linger
         return max(asked_at, self._active_at) + max(linger, _MIN_LINGER)
+
+    def update_linger(self) -> None:
+        """Note whether the handler waits in its slot, and does nothing else as far as known."""
+        lingers = bool(self._answers) and not self.runs.are_working and self.lost is None and not self._has_ended
+        if lingers and self.waits.has_unused_answer:
+            lingers = self._loop.time() >= self._active_at + _MIN_LINGER
+        if self.is_suspended or lingers == (self._lingering is not None):
+            return  # once it is suspended, it keeps its slot until its park is committed
+        if lingers:
+            claim, since = self.claim, self._loop.time()
+            self._lingering = Lingering(claim.id, claim.epoch, claim.queue, claim.concurrency_key, since, self._leave)
+            self.services.begin_linger(self._lingering)
+        else:
+            self._end_linger()
+
+    def _end_linger(self) -> None:
+        if self._lingering is not None:
+            leaves, was_asked = self.is_suspended, self._is_asked_to_leave
+            self.services.end_linger(self._lingering, leaves=leaves, was_asked=was_asked)
+            self._lingering, self._is_asked_to_leave = None, False
+
+    def _leave(self) -> None:
+        """Park the task, if it still lingers: other work waits for its slot."""
+        if self._lingering is not None and not self._is_asked_to_leave and not self.is_suspended:
+            self._is_asked_to_leave = True
+            self._leaving = self._loop.create_task(self._leave_if_idle(self._lingering))
+
+    async def _leave_if_idle(self, lingering: Lingering) -> None:
+        if await self._is_idle() and self._lingering is lingering:
+            self.suspend()
+        elif self._lingering is lingering:  # it has asked for something else beside its wait: it is asked again
+            self._end_linger()
+            self.update_linger()
 
     async def _is_idle(self) -> bool:
         """Return True if the handler asks for nothing more, and receives nothing, while everything that can go on does
@@ -330,6 +372,7 @@ class TaskSession:
         if self.lost is None:
             self.lost = self._gone()
         self._end_waits(Suspended() if self.is_suspended else self.lost)
+        self._end_linger()
         self.runs.close()
         if self._listener is not None:
             self._listener.close()
