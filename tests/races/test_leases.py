@@ -122,3 +122,31 @@ async def test_m5_a_reclaim_and_an_outcome_of_another_row_do_not_wait_for_each_o
     yield Duel(part(Reclaim(owners=["dead"])), part(done(claim)))
     rows = (await stage.content()).instances
     assert [rows[id].status for id in "abc"] == ["runnable", "done", "runnable"]
+
+
+@race(deep=True)
+async def test_m5_fault_90_the_last_outcome_of_a_process_that_is_gone_counts_once_or_not_at_all(stage: Stage) -> Race:
+    """Its lease is valid for another minute, and what it had sent may still reach the database."""
+    await stage.renew("gone")
+    claim = await stage.executing("x", owner="gone")
+    lease = await stage.eye.fetchval("SELECT until FROM workers")
+    yield Duel(part(Reclaim(owners=["gone"], leases={"gone": lease})), part(done(claim)))
+    row = (await stage.content()).instances["x"]
+    assert (row.status, row.crashes) in {("done", 0), ("runnable", 1)}
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+async def test_m5_fault_90_a_process_that_is_gone_is_reclaimed_during_its_lease_unless_it_was_renewed(
+    stage: Stage, renewed: bool
+) -> None:
+    await stage.renew("gone")
+    claim = await stage.executing("x", owner="gone")
+    lease = await stage.eye.fetchval("SELECT until FROM workers")
+    if renewed:
+        stage.clock.advance(1)
+        await stage.renew("gone")
+    await stage.one.run(Reclaim(owners=["gone"], leases={"gone": lease}))
+    assert (await stage.content()).instances["x"].status == ("executing" if renewed else "runnable")
+    late = done(claim)
+    await stage.two.run(late)
+    assert late.fenced is not renewed

@@ -13,6 +13,7 @@ import msgspec
 from hark.model.lanes import INTERPRETED, handler_of
 from hark.model.names import from_micros
 from hark.model.page import Page
+from hark.model.processes import this_process
 from hark.model.values import WorkerInfo
 from hark.store import reads
 from hark.store.protocol import Store
@@ -30,6 +31,7 @@ class _Info(msgspec.Struct, omit_defaults=True):
     free: dict[str, int] = {}
     lease: float = 0.0  # seconds
     codes: dict[str, str] = {}  # the fingerprint of the code of each lane; not of what Hark itself runs
+    process: str = ""  # see model/processes.py
 
 
 @cache
@@ -43,7 +45,7 @@ def hark_version() -> str:
 def describe_worker(queues: dict[str, int], free: dict[str, int], lease: float, codes: Mapping[str, str]) -> str:
     """The information that the worker of this process records: its place, slots and free slots, the seconds of its
     lease, and the fingerprints of its code by lane."""
-    info = _Info(socket.gethostname(), os.getpid(), hark_version(), queues, free, lease, dict(codes))
+    info = _Info(socket.gethostname(), os.getpid(), hark_version(), queues, free, lease, dict(codes), this_process())
     return msgspec.json.encode(info).decode()
 
 
@@ -106,6 +108,11 @@ def heartbeat(row: WorkerRow, now: int) -> Heartbeat | None:
 def lease_of(row: LeaseRow) -> float:
     """The seconds that a renewal of this lease lasts; 0 if the worker has not recorded it."""
     return _info(row.info).lease
+
+
+def process_of(row: LeaseRow) -> str:
+    """The process of this worker; "" if it has not recorded it, or is a worker outside."""
+    return _info(row.info).process
 
 
 def name_of(row: WorkerRow) -> str:

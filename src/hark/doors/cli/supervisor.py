@@ -214,7 +214,7 @@ class Supervisor:
         delay = restart_delay(process.quick_deaths)
         process.start_at = now + delay
         _log.warning(
-            "Process %d of %d %s. It is started again %s; its unfinished steps run again when its lease has ended.",
+            "Process %d of %d %s. It is started again %s; its unfinished steps run again.",
             process.number, len(self._processes), why, f"in {delay:g} s" if delay else "at once",
         )  # fmt: skip
 
@@ -234,8 +234,8 @@ class Supervisor:
         for process in self._running():
             if process.popen is not None and process.popen.poll() is None:
                 _log.error(
-                    "Process %d (pid %d) has not stopped and is killed; its unfinished steps run again when its lease "
-                    "has ended.", process.number, process.popen.pid,
+                    "Process %d (pid %d) has not stopped and is killed; its unfinished steps run again.",
+                    process.number, process.popen.pid,
                 )  # fmt: skip
                 process.popen.kill()
 

@@ -2,14 +2,16 @@
 
 After a hint one check reads what no claim shows: pending deliveries, the address of a server, deadlines, steps of our
 worker that another process ended, signals for the instances that our worker runs. The poll is the fallback for hints
-that were lost. It also finds workers whose lease is over, and starts retention. Used on the clerk's loop only.
+that were lost. It also finds workers whose lease is over or whose process is gone, and starts retention. Used on the
+clerk's loop only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hark.engine.peers.retention import Retention, remove_old
@@ -18,15 +20,19 @@ from hark.engine.turns.clerk_state import ClerkState
 from hark.engine.turns.reply import Reply
 from hark.engine.turns.turn_runner import TurnRunner
 from hark.kernel.requests import Reclaim, Request
+from hark.model.errors import NotOpen
 from hark.model.log import get_logger
+from hark.model.processes import is_gone, is_near
 from hark.model.reasons import reason
 from hark.store import statements as sql
 from hark.store.protocol import StoreFault
-from hark.views.worker_info import lease_of
+from hark.store.statements import LeaseRow
+from hark.views.worker_info import lease_of, process_of
 
 _log = get_logger()
 _RETENTION = 60.0  # seconds between two runs of retention
 _LOG_AGAIN = 60.0  # seconds
+_NEIGHBOURS = 1.0  # seconds between two looks at the processes of this machine
 _BETWEEN_CHECKS = 0.02  # seconds from a check to the next, however many hints there are
 
 
@@ -49,6 +55,7 @@ class Peers:
         self._hint = hint
         self._submit = submit
         self._watch = WorkerWatch(lease)
+        self._neighbours: list[str] = []  # the processes of other workers on this machine, as last read
         self.checking = False
         self._check_again = False
         self._warned = ("", 0.0)  # the last reason, and when it was logged
@@ -59,12 +66,16 @@ class Peers:
     async def poll(self) -> None:
         """Find changes by other processes, dead workers and old instances, for as long as the app is open."""
         next_retention = time.monotonic() + _RETENTION
-        next_reclaim = 0.0
+        next_reclaim = next_look = 0.0
         store = self._state.store
         while True:
             try:
                 if await store.changed():
                     self._hint()
+                if time.monotonic() > next_look:
+                    next_look = time.monotonic() + _NEIGHBOURS
+                    if any(map(is_gone, self._neighbours)):
+                        next_reclaim = 0.0
                 if self._state.worker is not None and time.monotonic() > next_reclaim:
                     next_reclaim = time.monotonic() + max(0.05, min(self._lease / 3, 5.0))
                     await self.reclaim_dead()
@@ -182,8 +193,26 @@ class Peers:
         if dead:
             self._submit(Reclaim(owners=sorted(dead), leases=dead), None)
 
+    async def reclaim_gone(self) -> None:
+        """Queue a reclaim of what processes hold that are gone. A worker begins with it: it may have been killed a
+        moment ago and started again, and its own lease would be in its way."""
+        if not self._state.store.durable:
+            return
+        with contextlib.suppress(StoreFault, NotOpen):  # the poll looks again; or the app is closing
+            gone = self._find_gone(await self._state.store.read(sql.leases))
+            if gone:
+                self._submit(Reclaim(owners=sorted(gone), leases=gone), None)
+
+    def _find_gone(self, rows: Sequence[LeaseRow]) -> dict[str, int | None]:
+        """Find the workers whose process has run on this machine and is gone, with their leases. Their leases prove
+        nothing: neither that they live, nor, after an outage, that they could not renew them."""
+        processes = {row.id: process for row in rows if (process := process_of(row))}
+        self._neighbours = [process for process in processes.values() if is_near(process)]
+        return {row.id: row.until for row in rows if is_gone(processes.get(row.id, ""))}
+
     async def find_dead(self, *, trust_clock: bool = False) -> dict[str, int | None]:
-        """Find the workers whose lease is over, with that lease, and the owners of instances that have none.
+        """Find the workers whose process is gone or whose lease is over, with that lease, and the owners of instances
+        that have none.
 
         `trust_clock`: see `WorkerWatch.find_dead`.
         """
@@ -193,14 +222,16 @@ class Peers:
         asked = time.monotonic()
         now = await store.time()
         self._state.clock.adjust(now)  # the local clock may have been set while no turn ran: all slots were taken
+        rows = await store.read(sql.leases)
+        gone = self._find_gone(rows)
         quiet = not self._state.clock.by_hand and time.monotonic() < store.no_reclaim_before()
         if quiet or (worker is not None and not worker.lease_is_sound()):
-            return {}
+            return gone
         me = worker.owner if worker is not None else ""
-        leases = [(row.id, row.until, lease_of(row)) for row in await store.read(sql.leases) if row.id != me]
+        leases = [(row.id, row.until, lease_of(row)) for row in rows if row.id != me]
         dead: dict[str, int | None] = dict.fromkeys(o for (o,) in await store.read(sql.unknown_owners) if o != me)
         if self._state.clock.by_hand:
             dead |= {id: until for id, until, _ in leases if until < now}
         else:
             dead |= self._watch.find_dead(leases, now, asked, trust_clock=trust_clock)
-        return dead
+        return dead | gone
