@@ -304,7 +304,8 @@ async def measure(store: Store, call: str) -> Work:
     try:
         values = call_parameters(*CALLS[call])
         assert values is not None
-        bound = statements.call_turn.bind(None, {**values, "nonce": 1, "now": crowd.NOW, "position": crowd.NOW})
+        now = {"now": crowd.NOW, "position": crowd.NOW, "base": 0}
+        bound = statements.call_turn.bind(None, {**values, "nonce": 1, **now})
         explain = await prepare(db, *bound)
         await db.execute("BEGIN; SAVEPOINT before")
         await db.fetchval(explain)  # the first call plans, and marks dead index entries

@@ -702,7 +702,7 @@ async def _run_in_one_call(t: Table, calls: CallAttempts, requests: list[Request
         tx, turn = found
         await tx.commit()
         await asyncio.sleep(0)  # the driver logs in a callback of the loop
-    assert sent == ["BEGIN", "SELECT * FROM call_turn_v3", "COMMIT"]
+    assert sent == ["BEGIN", "SELECT * FROM call_turn_v4", "COMMIT"]
     return turn
 
 

@@ -14,7 +14,7 @@ from hark.store.sql import Sql
 from tests.support.stores import Store
 
 SRC = Path(migrate.__file__).parent.parent
-DIGESTS = {"call_turn_v3": "ed81f223cf860496"}
+DIGESTS = {"call_turn_v4": "03389dc474805b28"}
 
 
 @pytest.mark.parametrize("function", migrate.functions("postgres"), ids=lambda function: function.name)

@@ -462,7 +462,7 @@ READS: dict[str, Question] = {
         lambda size: {"size": 100, **_BYTES},
     ),
     # The events of a job and its tasks.
-    "head": Question(reads.head, {"events_pkey"}),
+    "head": Question(reads.head, {"events_pkey", "eras_pkey"}),
     "open_waits_of_tasks": Question(
         reads.open_waits_of_tasks, {"waits_instance", "instances_pkey", "instances_parent"}, None,
         lambda size: {**_RUN, "size": 20},
@@ -516,7 +516,7 @@ READS: dict[str, Question] = {
         instance="", entry=0, size=100,
     ),
     "events_of_all": by_ids(reads.events_of_all, {"events_instance"}, "parked"),
-    "horizon": Question(reads.horizon, set()),
+    "horizon": Question(reads.horizon, {"eras_pkey"}),
     "secrets": Question(reads.secrets, {"secrets_pkey"}),
     "origins": Question(reads.origins, set()),
     "news": Question(sql.news, {"deliveries_pkey"}),

@@ -19,7 +19,7 @@ import asyncpg
 from hark.model.errors import InvalidInput, StoreUnavailable
 from hark.model.masking import masked
 from hark.model.reasons import reason
-from hark.store import migrate, statements
+from hark.store import migrate, postgres_eras, statements
 from hark.store.postgres_faults import FAULTS, failed, fault_of, may_be_starting, terminated_on_failure, unreachable
 from hark.store.postgres_tx import PostgresTx, fetch
 from hark.store.protocol import Access, Lost, Server, StoreFault
@@ -102,6 +102,7 @@ class PostgresStore:
         self._quiet = 0.0  # no reclaim before this time, by the monotonic clock
         self._was_cut = False  # a connection was lost, and none has been opened since
         self._last_tx: PostgresTx | None = None
+        self._base = 0  # of the era of the writer (postgres_eras.py)
         self._opened = False
         self._announcing: asyncio.Task[None] | None = None
         self._announce_again = False
@@ -248,20 +249,30 @@ class PostgresStore:
         if self._db is None or self._db.is_closed():
             self._was_cut = self._was_cut or self._db is not None
             try:
-                self._db = await self.connect(role="clerk")
+                self._db = await self._connect_writer()
             except FAULTS as error:
                 raise Lost(reason(error)) from error
         return self._db
+
+    async def _connect_writer(self) -> asyncpg.Connection:
+        db = await self.connect(role="clerk")
+        try:
+            self._base = await postgres_eras.base_on(db)
+        except BaseException:
+            db.terminate()
+            raise
+        return db
 
     # -- turns ------------------------------------------------------------------------------------
 
     async def begin(self, *, call_turn: bool = False) -> PostgresTx:
         db = await self._writer()
-        now = xid = 0
+        now, xid = 0, self._base
         try:
             await db.execute("BEGIN")
             if not call_turn:
-                _, now, xid = await db.fetchrow(_BEGIN)  # type: ignore[misc]
+                _, now, number = await db.fetchrow(_BEGIN)  # type: ignore[misc]
+                xid += number
         except FAULTS as error:
             fault = fault_of(error)
             db.terminate()
@@ -279,11 +290,12 @@ class PostgresStore:
 
     async def committed(self, xid: int) -> bool:
         """Ask `pg_xact_status` until the transaction has ended."""
+        number = postgres_eras.number_in_cluster(xid)
         while True:
             db = await self._writer()
             with terminated_on_failure(db):
                 try:
-                    status = await db.fetchval("SELECT pg_xact_status($1::text::xid8)", str(xid))
+                    status = await db.fetchval("SELECT pg_xact_status($1::text::xid8)", str(number))
                 except asyncpg.InvalidParameterValueError:
                     return False  # a number "in the future": the server crashed and has forgotten the transaction
             if status != "in progress":

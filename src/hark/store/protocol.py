@@ -89,7 +89,10 @@ class Tx(Protocol):
     of the turns.
     """
     xid: int
-    """The number of the transaction, for `Store.committed` and for the order of events (invariant 17)."""
+    """The number of the transaction, for `Store.committed` and for the order of events (invariant 17).
+
+    It is higher than those of all turns that have ended, also after a restore. Of a turn in one call, it is at first
+    what has to be added to the number that the function finds."""
 
     async def fetch(self, sql: Sql[R], rows: Sequence[Sequence[Any]] | None = None, **values: Any) -> list[R]:
         """Send one statement and return all its rows; `now` and `position` are always bound.

@@ -126,7 +126,7 @@ async def run_call_turn(
     Returns:
         The result of the turn; None if the turn has to be rolled back and executed in full.
     """
-    values = {**values, "nonce": epochs.new_nonce()}
+    values = {**values, "nonce": epochs.new_nonce(), "base": tx.xid}
     found = await tx.fetch(sql.call_turn, **values)
     if len(found) == len(requests) == 1 and (schema := found[0]["unknown_schema"]) is not None:
         [request] = requests

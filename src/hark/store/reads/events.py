@@ -69,6 +69,7 @@ HORIZON = """
     SELECT CASE WHEN (SELECT bool_or(unborn) FROM writers)
         THEN pg_snapshot_xmin(pg_current_snapshot())::text::bigint
         ELSE latest.tx - coalesce((SELECT max(age) FROM writers WHERE age < 2147483648), 0) END
+        + coalesce((SELECT (number - 1::bigint) << 44 FROM eras ORDER BY number DESC LIMIT 1), 0)
     FROM latest
     """
 
@@ -76,6 +77,7 @@ HORIZON = """
 # from before it gets its transaction number until it has ended, and pg_locks shows all locks at one instant. A turn
 # without a number may be about to get a low one: then the oldest transaction of the whole server is the limit. Read
 # before the events and in a statement of its own: a turn that is not seen here has ended, so its events can be read.
+# The newest era (store/postgres_eras.py) is that of all turns that may be running.
 horizon = Sql(
     HORIZON,
     # One writer: seq is the order of commits, and there is nothing to wait for.

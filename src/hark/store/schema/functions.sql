@@ -17,11 +17,11 @@
 -- {claim}, {i_claim} and {claim_types} are the columns of a claim (model/activation.py, CLAIM_COLUMNS).
 SET client_min_messages = warning;  -- without a notice for each %TYPE
 
-CREATE OR REPLACE FUNCTION call_turn_v3(
+CREATE OR REPLACE FUNCTION call_turn_v4(
     _targets text[], _has_keys boolean, _kinds text[], _names text[], _payloads text[], _dedup_keys text[], _events text[],
     _statuses text[], _answers text[], _errors text[], _answered_by text[], _schemas text[],
     _owner text, _nonce bigint, _queues text[], _lanes text[], _sizes integer[], _most integer,
-    _clock bigint, _least_position bigint)
+    _clock bigint, _least_position bigint, _base bigint)
 RETURNS TABLE (
     {claim_types},
     inbox text, waits text, awakeable text, unknown_schema text,
@@ -40,7 +40,7 @@ BEGIN
     -- Invariant 17, as at the beginning of every turn.
     PERFORM pg_advisory_xact_lock_shared(hashtext('hark:' || current_schema()), -1);
     turn_now := coalesce(_clock, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
-    turn_tx := pg_current_xact_id()::text::bigint;
+    turn_tx := _base + pg_current_xact_id()::text::bigint;
     turn_position := greatest(turn_now, _least_position);
 
     IF _targets IS NULL THEN

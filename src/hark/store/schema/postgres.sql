@@ -12,6 +12,7 @@
 --   messages, misses, tombstones      messages without a receiver yet, lost signals, keys of removed instances
 --   buckets, workers                  limits of rate and concurrency, leases of the processes that execute
 --   tokens, secrets, origins          access over HTTP, links to awakeables
+--   eras                              clusters that the store has lived in, for cursors
 --
 -- Writers: turns, the transactions of the clerk of each process (kernel/turn.py), with the statements of
 -- store/statements/. Exceptions: a worker renews its row of `workers` on a connection of its own, and `migrations` is
@@ -233,7 +234,7 @@ CREATE TABLE journal (
 CREATE TABLE events (
     seq         bigint GENERATED ALWAYS AS IDENTITY,  -- The order of the events.
     tx          bigint NOT NULL,                      -- The transaction: readers order by (tx, seq) and stop below the
-                                                      -- oldest running one.
+                                                      -- oldest running one. Higher than in all eras before.
     instance_id text COLLATE "C" NOT NULL,            -- The instance that it happened to.
     type        text NOT NULL,                        -- The type (model/events.py).
     step        text,                                 -- The step at which it happened.
@@ -466,6 +467,14 @@ VALUES (
 CREATE TABLE origins (
     url     text COLLATE "C" PRIMARY KEY,  -- The address.
     seen_at bigint NOT NULL                -- The time at which a server last started there.
+);
+
+-- One row per cluster that the store has lived in, which orders the events of all of them (store/postgres_eras.py).
+-- Empty on SQLite, where seq is that order.
+CREATE TABLE eras (
+    number   integer PRIMARY KEY,  -- The order: (number - 1) * 2^44 is added to the numbers of its transactions.
+    cluster  text NOT NULL,        -- The system identifier and the timeline.
+    began_at bigint NOT NULL       -- The time at which the store was found there.
 );
 
 -- One row per version of this schema that was applied.

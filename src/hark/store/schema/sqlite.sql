@@ -461,6 +461,14 @@ CREATE TABLE origins (
     seen_at bigint NOT NULL    -- The time at which a server last started there.
 );
 
+-- One row per cluster that the store has lived in, which orders the events of all of them (store/postgres_eras.py).
+-- Empty on SQLite, where seq is that order.
+CREATE TABLE eras (
+    number   integer PRIMARY KEY,  -- The order: (number - 1) * 2^44 is added to the numbers of its transactions.
+    cluster  text NOT NULL,        -- The system identifier and the timeline.
+    began_at bigint NOT NULL       -- The time at which the store was found there.
+);
+
 -- One row per version of this schema that was applied.
 CREATE TABLE migrations (
     version integer PRIMARY KEY   -- The highest one is that of the store.
