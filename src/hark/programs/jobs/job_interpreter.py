@@ -1,8 +1,8 @@
 """The interpreter of jobs: one activation handles the tasks that have ended and starts what they make ready.
 
-A job is woken by the ends of its tasks and by nothing else: all of them answer one wait, which is armed by the first
-activation and stays. What a job has to know is in its state; outputs are read from the rows of the tasks, and only if a
-condition or the result of the job needs them.
+A job is woken by the ends of its tasks, which all answer one wait, and by the end of its time if it has `timeout_sec`.
+Both waits are armed by the first activation, and stay. What a job has to know is in its state; outputs are read from
+the rows of the tasks, and only if a condition or the result of the job needs them.
 
 When no task is left, the undos run if the job has failed or is being cancelled, one after the other. Then it ends.
 """
@@ -31,7 +31,7 @@ from hark.model.decisions import (
 from hark.model.errors import InvalidDefinition, InvalidInput, NotFound
 from hark.model.events import EventType, OutcomeType
 from hark.model.failures import Failure, storable
-from hark.model.names import new_id
+from hark.model.names import micros, new_id
 from hark.programs.expressions import ExpressionError
 from hark.programs.interpreted import NAMED_FAILURES, named
 from hark.programs.jobs import states
@@ -45,6 +45,7 @@ from hark.programs.jobs.progress import JobProgress
 from hark.programs.jobs.task_ids import parse_task_id, task_id, undo_id
 from hark.programs.jobs.tasks.task_state import TaskState, load_task_state, restarted
 
+_TIMEOUT = "timeout"  # the place of the wait for the end of its time
 _SKIPPED_BECAUSE = {
     states.SKIPPED: "its condition does not hold",
     states.UNREACHED: "a task that it needs has not completed",
@@ -67,11 +68,13 @@ class _Activation:
         self._arm: tuple[Arm, ...] = ()
         self._has_undo: bool | None = None
         self._limits: dict[int, dict[str, Any]] = {}
+        self._disarm: tuple[str, ...] = ()
         wait = next((wait.id for wait in claim.waits if wait.kind == "children"), None)
         if wait is None:
             wait = new_id()
             self._arm = (Arm("children", wait, answers_each=True),)
         self._wait = wait
+        self._timer = next((wait.id for wait in claim.waits if wait.place == _TIMEOUT), None)
 
     async def run(self) -> Decision:
         claim, graph = self._claim, self._graph
@@ -79,6 +82,7 @@ class _Activation:
             self._state = await self._first_state()
             progress = JobProgress(graph, self._state)
             progress.begin()
+            self._begin_period()
             if graph.finals or any(task.undo is not None for task in graph.tasks):
                 self._has_undo = True  # a cancel still has to run them
         else:
@@ -90,7 +94,10 @@ class _Activation:
                 await self._repeat_undo()
             elif self._state.failed:
                 progress.retry()
+                self._begin_period()
             self._take_ends(progress)
+            if self._is_time_over() and not self._state.cancelling:
+                progress.time_out()
         scope = Scope(graph, claim.id, None, self._state.generations, absent=progress.absent)
         while ready := progress.ready():
             await self._start(progress, ready, scope)
@@ -102,6 +109,21 @@ class _Activation:
             await self._start_undo()
             return self._park()
         return await self._finish(progress)
+
+    def _is_time_over(self) -> bool:
+        """Return True if the deadline of the job has fired. Its wait is over then."""
+        if self._timer is None or not any(row.wait_id == self._timer for row in self._claim.inbox):
+            return False
+        self._disarm = (self._timer,)
+        return True
+
+    def _begin_period(self) -> None:
+        """Arm the deadline of the job, which begins or was retried; an earlier deadline does not count any more."""
+        if self._timer is not None:
+            self._disarm, self._timer = (self._timer,), None
+        if self._graph.spec.timeout_sec is not None:
+            timeout = micros(self._graph.spec.timeout_sec, "timeout_sec", zero=False)
+            self._arm += (Arm("timer", new_id(), _TIMEOUT, timeout=timeout),)
 
     async def _first_state(self) -> JobState:
         spec = self._graph.spec
@@ -221,7 +243,8 @@ class _Activation:
         for number, generation in progress.cancels:
             if generation == progress.generation(number) and progress.letter(number) != states.STARTED:
                 continue  # it has ended by itself
-            self._effects.append(CancelChild(task_id(job, number, generation), "the job has cancelled it"))
+            reason = "the job has timed out" if self._state.timed_out else "the job has cancelled it"
+            self._effects.append(CancelChild(task_id(job, number, generation), reason))
         ids = {number: task_id(job, number, progress.generation(number)) for number in progress.starts}
         again = {number: id for number, id in ids.items() if progress.take_row(number)}
         rows = await self._services.outputs(again.values()) if again else {}
@@ -271,7 +294,7 @@ class _Activation:
 
     def _park(self) -> Decision:
         label: OutcomeType = "spawn" if self._effects else "await"
-        return self._decision(Decision(label, RUN, dump_job_state(self._state), Park(self._arm, disarm=())))
+        return self._decision(Decision(label, RUN, dump_job_state(self._state), Park(self._arm, disarm=self._disarm)))
 
     async def _finish(self, progress: JobProgress) -> Decision:
         if self._state.cancelling:
@@ -317,7 +340,9 @@ class _Activation:
             error = state.errors.get(number) or (row.error if row is not None else None) or "no reason was given"
             ending = "was cancelled" if progress.letter(number) == states.CANCELLED else "failed"
             texts.append(f"Task {self._graph.tasks[number].name!r} {ending}: {error}")
-        return named(texts, len(failed))
+        if state.timed_out:
+            texts.insert(0, f"The job did not end within timeout_sec ({self._graph.spec.timeout_sec:g} s)")
+        return named(texts, len(failed) + state.timed_out)
 
 
 def unknown_gates_text(job: str, gates: list[str]) -> str:

@@ -121,6 +121,7 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     tasks: tuple[TaskSpec, ...]
     inputs: dict[str, Any] | None = None  # with their defaults; None: any input is accepted
     fail_fast: bool = False
+    timeout_sec: float | None = None  # from its beginning to the end of its last task; `finally` comes after
     queue: str | None = None  # of its tasks, unless they say otherwise
     priority: int = 0
     schedule: ScheduleSpec | None = None

@@ -28,6 +28,7 @@ class JobState(Struct, omit_defaults=True):
         undoing: The one that is being undone.
         undone: Those that were undone.
         cancelling: The job was cancelled, and only what a cancel leaves to do runs.
+        timed_out: Its time was over before its tasks had ended, and only what a failure leaves to do runs.
         failed: The job has ended as failed. When it runs again, it was retried.
     """
 
@@ -41,6 +42,7 @@ class JobState(Struct, omit_defaults=True):
     undoing: _Task | None = None
     undone: list[_Task] = []
     cancelling: bool = False
+    timed_out: bool = False
     failed: bool = False
 
 

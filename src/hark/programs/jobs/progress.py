@@ -71,8 +71,8 @@ class JobProgress:
 
     @property
     def failed(self) -> bool:
-        """Return True if a task has failed or was cancelled."""
-        return not states.FAILURES.isdisjoint(self._letters)
+        """Return True if a task has failed or was cancelled, or the time of the job was over."""
+        return self.state.timed_out or not states.FAILURES.isdisjoint(self._letters)
 
     def absent(self, number: int) -> tuple[str, str | None] | None:
         """The status and the error of a task without a row. None: it has a row, or was skipped."""
@@ -104,7 +104,8 @@ class JobProgress:
             if letter == states.COMPLETED and task.undo is not None and generation < self.generation(number):
                 self.state.undo.append((number, generation))
             return
-        may_regress = letter == states.FAILED and not self.state.cancelling and not self._is_cancelled_fast(number)
+        is_ending = self.state.cancelling or self.state.timed_out
+        may_regress = letter == states.FAILED and not is_ending and not self._is_cancelled_fast(number)
         self._set(number, letter)
         if letter == states.INVALID:
             self.state.errors[number] = error
@@ -154,6 +155,20 @@ class JobProgress:
                 self._set(number, states.NOT_STARTED)
         self._open_finals()
 
+    def time_out(self) -> None:
+        """Cancel the tasks, because the time of the job is over: only its finally tasks and its undos still run. If all
+        tasks have ended, nothing changes. Tasks that have ended are reported first. A task that is cancelled stays
+        started until its end says whether it had completed before."""
+        if self._unfinished_normal == 0:
+            return
+        self.state.timed_out = True
+        for number, letter in enumerate(self._letters[: self.graph.normal]):
+            if letter == states.STARTED and not self._is_cancelled_fast(number):
+                self.cancels.append((number, self.generation(number)))
+            elif letter == states.PENDING:
+                self._set(number, states.NOT_STARTED)
+        self._open_finals()
+
     def retry(self) -> None:
         """Run a failed job again: what failed runs again in its own row, and what depends on it follows.
 
@@ -168,7 +183,7 @@ class JobProgress:
         self._again = (self._again | rows) - self.graph.reached(anew)  # their rows name the outputs from before
         if any(number < self.graph.normal for number in reset):
             self._again.difference_update(self.graph.finals)  # theirs too: a finally task may read any task
-        state.failed, state.undone, state.regressions = False, [], {}
+        state.failed, state.timed_out, state.undone, state.regressions = False, False, [], {}
         self._reset(reset | set(self.graph.finals), keep=self._again)
 
     # -- what can start ------------------------------------------------------------------------------

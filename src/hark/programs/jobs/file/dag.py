@@ -53,6 +53,7 @@ class Dag:
         name: The name of the job.
         inputs: The inputs with their defaults; others are refused. None accepts any input.
         defaults: Values for all tasks that do not have their own, such as `{"retry": {"limit": 3}}`.
+        timeout_sec: Seconds or timedelta from its beginning after which the job fails and its tasks are cancelled.
         fail_fast: Whether the first failure cancels the tasks that still run.
         queue: The queue of its tasks, unless they have their own.
         priority: Jobs with a lower number run first.
@@ -75,6 +76,7 @@ class Dag:
         *,
         inputs: Mapping[str, Any] | None = None,
         defaults: Mapping[str, Any] | None = None,
+        timeout_sec: Duration | None = None,
         fail_fast: bool = False,
         queue: str | None = None,
         priority: int = 0,
@@ -82,8 +84,8 @@ class Dag:
         description: str | None = None,
     ) -> None:
         given = {
-            "name": name, "inputs": inputs, "defaults": defaults, "fail_fast": fail_fast, "queue": queue,
-            "priority": priority, "schedule": schedule, "description": description,
+            "name": name, "inputs": inputs, "defaults": defaults, "timeout_sec": timeout_sec, "fail_fast": fail_fast,
+            "queue": queue, "priority": priority, "schedule": schedule, "description": description,
         }  # fmt: skip
         self._job = {key: _plain(value) for key, value in given.items() if value is not None}
         self._tasks: list[dict[str, Any]] = []

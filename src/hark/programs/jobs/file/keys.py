@@ -309,6 +309,9 @@ JOB_KEYS: dict[str, Key] = {
     "description": Key(Text(empty=True), "What the job is for."),
     "inputs": Key(InputDefaults(), "The inputs with their defaults; others are refused."),
     "defaults": Key(Record(DEFAULT_KEYS), "Values for all tasks that do not have their own."),
+    "timeout_sec": Key(
+        Seconds(), "Seconds from the beginning of the job after which it fails and its tasks are cancelled."
+    ),
     "fail_fast": Key(TruthValue(), "Whether the first failure cancels the tasks that still run."),
     "queue": Key(Name("queue name"), "The queue of its tasks, unless they have their own."),
     "priority": _PRIORITY,
