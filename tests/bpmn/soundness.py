@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hark.model.activation import Claim
-from hark.model.decisions import Decision, Finish, NewTask, Park
+from hark.model.decisions import Decision, Finish, NewTask, Park, Proceed
 from hark.programs.bpmn.interpreter.instance_state import BpmnState, load_bpmn_state
 
 
@@ -11,7 +11,7 @@ def flaws(claim: Claim, decision: Decision) -> list[str]:
     """What is wrong with the outcome of an activation."""
     state = load_bpmn_state(decision.state)
     found = [*_scopes(state), *_tokens(state), *_catchers(state), *_incidents(state)]
-    if isinstance(decision.move, Park):
+    if isinstance(decision.move, Park | Proceed):
         found += _waits(claim, decision.move, state)
     if isinstance(decision.move, Finish) and decision.move.status == "done" and (state.tokens or state.catchers):
         found.append("it is done and has tokens or catchers")
@@ -72,7 +72,7 @@ def _incidents(state: BpmnState) -> list[str]:
     ]
 
 
-def _waits(claim: Claim, move: Park, state: BpmnState) -> list[str]:
+def _waits(claim: Claim, move: Park | Proceed, state: BpmnState) -> list[str]:
     """The waits in the store are the catchers that are not conditions, and the one for children."""
     armed = [arm.id for arm in move.arm]
     disarmed = set(move.disarm or ())

@@ -34,11 +34,11 @@ def _cases() -> Iterator[Case]:
             yield Case(_OTHERS, data)
 
 
-_CASES = list(_cases())
-_SAMPLE = _CASES[::_EACH]
+CASES = list(_cases())
+_SAMPLE = CASES[::_EACH]
 
 
-@pytest.mark.parametrize("case", _CASES, ids=[case.id for case in _CASES])
+@pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 async def test_a_case_does_what_it_says(case: Case) -> None:
     async with Harness() as app:
         await run_case(app, case)
@@ -51,10 +51,10 @@ async def test_a_case_does_the_same_on_each_database(store: Store, case: Case) -
 
 
 def test_no_two_cases_have_one_id() -> None:
-    ids = [case.id for case in _CASES]
+    ids = [case.id for case in CASES]
     assert sorted({*ids}) == sorted(ids)
 
 
 def test_every_file_of_ours_is_in_a_case() -> None:
-    used = {name for case in _CASES if case.folder == _HERE / "files" for name in case.data["files"]}
+    used = {name for case in CASES if case.folder == _HERE / "files" for name in case.data["files"]}
     assert used == {path.name for path in (_HERE / "files").iterdir()}

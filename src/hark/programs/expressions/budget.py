@@ -10,6 +10,7 @@ from __future__ import annotations
 MAX_STEPS = 100_000
 MAX_CHARACTERS = 1 << 24
 MAX_RESULT = 1 << 22  # characters of one text
+_PER_STEP = MAX_CHARACTERS // MAX_STEPS  # characters that count as one step of a meter
 
 
 class OverBudget(Exception):
@@ -36,3 +37,24 @@ class Budget:
         self._characters -= characters
         if self._characters < 0 or characters > MAX_RESULT:
             raise OverBudget("The evaluation handles too much text")
+
+    def spent(self) -> int:
+        """The steps that were counted so far; characters are converted."""
+        return MAX_STEPS - self._steps + (MAX_CHARACTERS - self._characters) // _PER_STEP
+
+
+class Meter:
+    """Adds up the work of several evaluations, for those who evaluate many.
+
+    Attributes:
+        steps: The steps that were counted so far.
+    """
+
+    __slots__ = ("steps",)
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def count(self, budget: Budget) -> None:
+        """Add the work of an evaluation that has ended, also one that has failed."""
+        self.steps += budget.spent()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from hark.programs.expressions.budget import Meter
 from hark.programs.expressions.error import ExpressionError
 from hark.programs.expressions.feel import parser as feel_parser
 from hark.programs.expressions.feel.evaluator import FeelEvaluation
@@ -36,22 +37,28 @@ class _Feel:
     tree: Node
     shortcut: Shortcut | None
 
-    def value(self, variables: Mapping[str, Any], now: int | None) -> Any:
+    def value(self, variables: Mapping[str, Any], now: int | None, meter: Meter | None) -> Any:
         if self.shortcut is not None:
             try:
                 return self.shortcut(variables)
             except NoShortcut:
                 pass  # not `suppress`, which takes as long as the expression
-        return FeelEvaluation(self.text, variables, now).result(self.tree)
+        evaluation = FeelEvaluation(self.text, variables, now)
+        try:
+            return evaluation.result(self.tree)
+        finally:
+            if meter is not None:
+                meter.count(evaluation.budget)
 
 
-def evaluate(source: Any, variables: Mapping[str, Any], now: int | None = None) -> Any:
+def evaluate(source: Any, variables: Mapping[str, Any], now: int | None = None, meter: Meter | None = None) -> Any:
     """The value of a source, as JSON: dates, times and durations of FEEL become texts.
 
     Args:
         source: JSON; each text in it may be an expression. Keys of objects may have `${…}` in them.
         variables: What expressions see.
         now: The time for `now()` and `today()` of FEEL, in µs since 1970; without it they are an error.
+        meter: Counts the work.
 
     Raises:
         ExpressionError: A text cannot be compiled or evaluated. In FEEL an unknown name is null, in JUEL an error.
@@ -60,24 +67,28 @@ def evaluate(source: Any, variables: Mapping[str, Any], now: int | None = None) 
         compiled = _source(source)
         if compiled is None:
             return source
-        return compiled.value(variables, now) if isinstance(compiled, _Feel) else compiled.render(variables)
+        if isinstance(compiled, _Feel):
+            return compiled.value(variables, now, meter)
+        return compiled.render(variables, meter)
     if isinstance(source, dict):
-        return {_key(key, variables, now): evaluate(value, variables, now) for key, value in source.items()}
+        return {
+            _key(key, variables, now, meter): evaluate(value, variables, now, meter) for key, value in source.items()
+        }
     if isinstance(source, list | tuple):
-        return [evaluate(value, variables, now) for value in source]
+        return [evaluate(value, variables, now, meter) for value in source]
     return source
 
 
-def _key(key: str, variables: Mapping[str, Any], now: int | None) -> str:
+def _key(key: str, variables: Mapping[str, Any], now: int | None, meter: Meter | None) -> str:
     if "{" not in key or key.lstrip().startswith("="):
         return key
-    value = evaluate(key, variables, now)
+    value = evaluate(key, variables, now, meter)
     if not isinstance(value, str):
         raise ExpressionError("The key of an object has to be a text", key, 0)
     return value
 
 
-def holds(condition: str, variables: Mapping[str, Any], now: int | None = None) -> bool:
+def holds(condition: str, variables: Mapping[str, Any], now: int | None = None, meter: Meter | None = None) -> bool:
     """Return True if a condition is true; null counts as false. Arguments as for `evaluate`.
 
     Raises:
@@ -85,8 +96,8 @@ def holds(condition: str, variables: Mapping[str, Any], now: int | None = None) 
     """
     compiled = _condition(condition)
     if isinstance(compiled, CompiledCondition):
-        return compiled.holds(variables)
-    value = compiled.value(variables, now)
+        return compiled.holds(variables, meter)
+    value = compiled.value(variables, now, meter)
     if value is None or isinstance(value, bool):
         return bool(value)
     raise ExpressionError(f"A condition needs true, false or null, not {_kind(value)}", compiled.text, 0)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from hark.programs.expressions import juel, parser
+from hark.programs.expressions.budget import Meter
 from hark.programs.expressions.error import ExpressionError
 from hark.programs.expressions.evaluator import Evaluation
 from hark.programs.expressions.json_values import as_text
@@ -69,10 +70,15 @@ class CompiledCondition:
     text: str
     tree: Node
 
-    def holds(self, variables: Mapping[str, Any]) -> bool:
+    def holds(self, variables: Mapping[str, Any], meter: Meter | None = None) -> bool:
         """Return True if it is true; null counts as false. Any other value raises ExpressionError, as a mistake in it
-        does."""
-        return Evaluation(self.text, variables).truth(self.tree, "A condition")
+        does. `meter` counts the work."""
+        evaluation = Evaluation(self.text, variables)
+        try:
+            return evaluation.truth(self.tree, "A condition")
+        finally:
+            if meter is not None:
+                meter.count(evaluation.budget)
 
 
 @dataclass(frozen=True)
@@ -81,15 +87,23 @@ class Template:
     pieces: tuple[Piece, ...]
     null_is_empty: bool = False  # as JUEL has it; in Hark's own syntax null is written as its JSON
 
-    def render(self, variables: Mapping[str, Any]) -> Any:
-        """The value of the expression, if the template is exactly one; otherwise the text. Raises ExpressionError."""
-        if len(self.pieces) == 1 and isinstance(only := self.pieces[0], Output):
-            return Evaluation(self.text, variables).value(only.tree)
-        return self.render_text(variables)
+    def render(self, variables: Mapping[str, Any], meter: Meter | None = None) -> Any:
+        """The value of the expression, if the template is exactly one; otherwise the text. `meter` counts the work.
+        Raises ExpressionError."""
+        evaluation = Evaluation(self.text, variables)
+        try:
+            if len(self.pieces) == 1 and isinstance(only := self.pieces[0], Output):
+                return evaluation.value(only.tree)
+            return self._joined(evaluation)
+        finally:
+            if meter is not None:
+                meter.count(evaluation.budget)
 
     def render_text(self, variables: Mapping[str, Any]) -> str:
         """The text, also if the template is exactly one expression. Raises ExpressionError."""
-        evaluation = Evaluation(self.text, variables)
+        return self._joined(Evaluation(self.text, variables))
+
+    def _joined(self, evaluation: Evaluation) -> str:
         return "".join(piece if isinstance(piece, str) else self._text(evaluation, piece) for piece in self.pieces)
 
     def _text(self, evaluation: Evaluation, piece: Output) -> str:

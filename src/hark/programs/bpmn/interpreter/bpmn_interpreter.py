@@ -3,6 +3,10 @@
 Everything it changes is in one decision: the state, the waits that are armed and disarmed, the awakeables, and the
 effects. An instance parks as long as it has tokens; it ends when the last one has ended, and fails when no token can go
 on any more.
+
+An activation that has much to do commits what it has done, with the actions that are left, and another one goes on: so
+other instances of the worker and the turns of its process get their time, and a loop without an end can be seen and
+cancelled. What has come meanwhile is handled when all tokens rest, as it would be in one activation.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from hark.model import json
 from hark.model.activation import Claim, InboxRow
 from hark.model.answers import SettledAnswer, load_answer
 from hark.model.bpmn_state import has_begun
-from hark.model.decisions import Arm, CancelChild, Decision, DecisionEvent, Finish, Park, stop
+from hark.model.decisions import Arm, CancelChild, Decision, DecisionEvent, Finish, Park, Proceed, stop
 from hark.model.errors import HarkError, InvalidInput
 from hark.model.events import OutcomeType
 from hark.model.failures import Failure, storable
@@ -35,7 +39,7 @@ from hark.programs.bpmn.interpreter import (
 from hark.programs.bpmn.interpreter.bpmn_children import BpmnChildren
 from hark.programs.bpmn.interpreter.bpmn_graph import BpmnGraph
 from hark.programs.bpmn.interpreter.bpmn_services import BpmnServices
-from hark.programs.bpmn.interpreter.execution import PAUSE_AFTER, Execution, number_of
+from hark.programs.bpmn.interpreter.execution import Execution, number_of
 from hark.programs.bpmn.interpreter.instance_state import (
     RUN,
     BpmnScope,
@@ -50,7 +54,13 @@ from hark.programs.bpmn.interpreter.scope_variables import StuckToken
 from hark.programs.expressions import ExpressionError
 from hark.programs.interpreted import NAMED_FAILURES, named
 
-MAX_ACTIONS: Final = 1_000_000  # of one activation: a loop without a wait in it never rests
+MAX_ACTIONS: Final = 1_000_000
+"""The limit of actions without a wait: a loop without one in it never rests."""
+MAX_WORK: Final = 20_000_000
+"""The same for the work of expressions, in actions that take as long: about a minute."""
+_GIVE_WAY: Final = 0.001
+"""Seconds of a pause in an activation that goes on with the work of another. Without them the thread of the clerk waits
+5 ms for the interpreter's lock at each statement: turns beside two endless loops took 290 ms, with them 80 ms."""
 _encode = msgspec.json.Encoder().encode  # for ids and numbers, which need no check
 
 _ACTIONS: Final[dict[str, Any]] = {
@@ -79,7 +89,7 @@ class _BpmnActivation:
         self._services = services
         self._graph = graph
         state = load_bpmn_state(claim.state) if has_begun(claim.step) else _first_state(claim, graph)
-        self._run = Execution(claim.id, graph, state, claim.now, claim.correlation_key)
+        self._run = Execution(claim.id, graph, state, claim.now, claim.correlation_key, size=len(claim.state))
         self._run.has_caller = claim.parent_wait is not None
         self._children = self._run.children = BpmnChildren(self._run, claim, services.max_payload)
         self._by_awakeable: dict[str, int] | None = None
@@ -89,20 +99,23 @@ class _BpmnActivation:
         claim, run = self._claim, self._run
         if not has_begun(claim.step):
             self._begin()
-            await self._work()
         elif run.state.failed:
+            await self._retry.read_left()
             await self._retry.resume_failed()
-            await self._work()
+        elif run.work:
+            await self._retry.read_left()
+        await self._work()
         rows = [(row, _payload(row)) for row in claim.inbox if row.kind != "signal"]
         ended = await self._ended_children(rows)
+        handled: list[InboxRow] = []
         for row, payload in rows:
+            if run.work and not run.finished and not self._fails():
+                break  # the next activation finds it again
             if not run.finished:
-                if row.kind == "control" and row.name == "retry":
-                    await self._retry.resume_incidents()
-                else:
-                    self._handle(row, payload, ended)
+                await self._handle_after_work(row, payload, ended)
                 await self._work()
-        return self._decide([row for row, _ in rows])
+            handled.append(row)
+        return self._decide(handled)
 
     # -- what has come -------------------------------------------------------------------------------
 
@@ -132,6 +145,16 @@ class _BpmnActivation:
             if row.kind == "children" and "result" not in payload and self._children.token_of(row.name) is not None
         ]
         return await self._services.outputs(ids) if ids else {}
+
+    async def _handle_after_work(self, row: InboxRow, payload: Any, ended: dict[str, Any]) -> None:
+        """Handle a row. If the instance fails with work left, which a retry will do, the row is handled after that."""
+        run = self._run
+        left, run.work = run.work, []
+        if row.kind == "control" and row.name == "retry":
+            await self._retry.resume_incidents()
+        else:
+            self._handle(row, payload, ended)
+        run.work += left
 
     def _handle(self, row: InboxRow, payload: Any, ended: dict[str, Any]) -> None:
         run = self._run
@@ -185,20 +208,20 @@ class _BpmnActivation:
     # -- work ----------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        """Do the pushed actions, until all tokens rest."""
+        """Do the pushed actions, until all tokens rest or another activation has to go on."""
         run, actions = self._run, _ACTIONS
         while True:
             while run.work or run.changes:
                 if run.changes:
                     self._check_conditions()
                     continue
+                if run.done >= run.pause_at and not await self._pause():
+                    return
                 name, token, data = run.work.pop()
                 if token is not None and run.tokens.get(token.id) is not token:
                     continue  # it was cancelled
                 depth = len(run.work)
                 run.done += 1
-                if run.done >= run.pause_at:
-                    await self._pause(token)
                 try:
                     actions[name](run, token, data)
                 except (ExpressionError, StuckToken, HarkError) as error:
@@ -211,17 +234,36 @@ class _BpmnActivation:
             if not self._fire_due_timers():
                 return
 
-    async def _pause(self, token: FlowToken | None) -> None:
-        """Let others of this worker run; stop a process that does not come to rest."""
+    async def _pause(self) -> bool:
+        """Let others of this worker run; stop a process that does not come to rest. Return False if another activation
+        has to do what is left."""
         run = self._run
-        if run.done > MAX_ACTIONS:
-            where = "" if token is None else f" It came to {self._graph.ids[token.node]!r} last."
-            raise StuckToken(
+        if run.done >= run.yield_at or any(each.resume == "work" for each in run.state.incidents):
+            return False
+        if run.state.passed + run.done > MAX_ACTIONS or run.state.spent + run.spent > MAX_WORK:
+            self._stop_endless()
+            return False
+        run.pause_later()
+        await asyncio.sleep(_GIVE_WAY if run.state.passed else 0)
+        return True
+
+    def _stop_endless(self) -> None:
+        """Fail the instance: it does not come to rest. A retry goes on where it was."""
+        run = self._run
+        token = run.work[-1][1]
+        element = "" if token is None else self._graph.ids[token.node]
+        where = f" It came to {element!r} last." if element else ""
+        if run.state.passed + run.done > MAX_ACTIONS:
+            error = (
                 f"The process went through {MAX_ACTIONS} elements without waiting: it has an endless loop.{where} "
                 "Correct its conditions, or put a timer into the loop."
             )
-        run.pause_at = run.done + PAUSE_AFTER
-        await asyncio.sleep(0)
+        else:
+            error = (
+                f"The process evaluated expressions for about a minute without waiting.{where} Correct "
+                "its conditions if it loops. Else put the work into a service task, or a timer into the loop."
+            )
+        run.stop(None, error, "work", element=element, fatal=True)
 
     def _check_conditions(self) -> None:
         run = self._run
@@ -262,10 +304,15 @@ class _BpmnActivation:
         state.scopes, state.tokens = list(run.scopes.values()), list(run.tokens.values())
         state.catchers = list(run.catchers.values())
         state.elements = resting_elements(state.tokens, self._graph.ids)
+        state.work, passed, spent = run.left_work(), state.passed, state.spent
+        state.passed = state.spent = 0
         if run.finished:
             decision = self._finish()
-        elif state.incidents and (run.thrown or self._is_stuck()):
+        elif self._fails():
             decision = self._fail()
+        elif run.work:
+            state.passed, state.spent = passed + run.done, spent + run.spent
+            decision = self._proceed()
         else:
             decision = self._park()
         decision.consume = tuple(row.seq for row in rows)
@@ -276,15 +323,18 @@ class _BpmnActivation:
     def _finish(self) -> Decision:
         state = self._run.state
         state.scopes, state.tokens, state.catchers, state.incidents, state.elements = [], [], [], [], {}
+        state.work = []
         result = json.dump_unchecked(state.variables)
         return Decision("done", RUN, dump_bpmn_state(state), Finish("done", result=result))
 
-    def _is_stuck(self) -> bool:
+    def _fails(self) -> bool:
         """Return True if the instance fails: at once, or because no token can go on."""
         run = self._run
-        if any(incident.fatal for incident in run.state.incidents):
+        if not run.state.incidents:
+            return False
+        if run.thrown or any(incident.fatal for incident in run.state.incidents):
             return True
-        if any(catcher.kind != "condition" for catcher in run.catchers.values()):
+        if run.work or any(catcher.kind != "condition" for catcher in run.catchers.values()):
             return False
         return not any(token.child and token.id not in run.stopped for token in run.tokens.values())
 
@@ -306,19 +356,31 @@ class _BpmnActivation:
         ]
         return stop(RUN, dump_bpmn_state(state), Failure(None, storable(named(texts, len(state.incidents)))))
 
+    def _proceed(self) -> Decision:
+        """Commit what this activation has done; another one goes on with what is left."""
+        run = self._run
+        move = Proceed(self._arms(), self._disarmed(), tuple(run.awakeables.values()))
+        return Decision("next", RUN, dump_bpmn_state(run.state), move)
+
     def _park(self) -> Decision:
         run = self._run
-        arms = list(run.arms.values())
-        if all(wait.kind != "children" for wait in self._claim.waits):
-            arms.append(Arm("children", run.wait_id(0), answers_each=True))
         label: OutcomeType = "spawn" if run.starts else "await"
         move = Park(
-            tuple(arms),
-            disarm=tuple(run.wait_id(id) for id in run.disarmed),
+            self._arms(),
+            disarm=self._disarmed(),
             awakeables=tuple(run.awakeables.values()),
             has_children=self._has_children(),
         )
         return Decision(label, RUN, dump_bpmn_state(run.state), move)
+
+    def _arms(self) -> tuple[Arm, ...]:
+        arms = list(self._run.arms.values())
+        if all(wait.kind != "children" for wait in self._claim.waits):
+            arms.append(Arm("children", self._run.wait_id(0), answers_each=True))
+        return tuple(arms)
+
+    def _disarmed(self) -> tuple[str, ...]:
+        return tuple(self._run.wait_id(id) for id in self._run.disarmed)
 
     def _has_children(self) -> bool:
         """Return True if a service task or a called process runs: one that has failed does not."""

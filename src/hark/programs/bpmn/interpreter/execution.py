@@ -8,12 +8,22 @@ and an incident stores the name of what a retry has to do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from hark.model.decisions import Arm, CancelChild, Effect, NewAwakeable, Settle
 from hark.programs.bpmn.bpmn_spec import NodeSpec
-from hark.programs.bpmn.interpreter.instance_state import BpmnScope, BpmnState, Catcher, FlowToken, Incident, Resumption
+from hark.programs.bpmn.interpreter.instance_state import (
+    Action,
+    BpmnScope,
+    BpmnState,
+    Catcher,
+    FlowToken,
+    Incident,
+    PendingAction,
+    Resumption,
+)
 from hark.programs.bpmn.interpreter.scope_variables import VariableChange, Variables, assigned, flattened
+from hark.programs.expressions.budget import Meter
 from hark.programs.expressions.sources import evaluate, holds
 
 if TYPE_CHECKING:
@@ -22,9 +32,6 @@ if TYPE_CHECKING:
         BpmnGraph,  # which knows the elements, and they know this module
     )
 
-Action = Literal[
-    "enter", "body", "ended", "iterated", "completed", "leave", "end", "fire", "child", "thrown", "compensate"
-]
 Work = tuple[Action, FlowToken | None, Any]
 
 Joining = dict[int, dict[int, FlowToken]]  # tokens that wait in a join, by the flow that they came by and their number
@@ -32,15 +39,22 @@ Joining = dict[int, dict[int, FlowToken]]  # tokens that wait in a join, by the 
 RETRIED = "retried"
 """With this as its data, `child` runs the child of a token again."""
 
-PAUSE_AFTER = 500  # actions, so that others of this worker can run
+PAUSE_AFTER: Final = 1_000
+"""Actions after which others of this worker can run: about 2 ms."""
+YIELD_AFTER: Final = 40_000
+"""Actions after which an activation commits what it has done and goes on in another: about 0.1 s."""
+_PER_CHARACTER: Final = 32  # a large state is read and written for each activation: it gets longer ones
+_STEPS_PER_ACTION: Final = 8  # steps of an expression that take as long as an action
 
 _REASON = "the process does not wait for it any more"
 
 
 class Execution:
-    """An instance of a process in memory."""
+    """An instance of a process in memory. `size` is that of its state in the store, in characters."""
 
-    def __init__(self, id: str, graph: BpmnGraph, state: BpmnState, now: int, key: str | None) -> None:
+    def __init__(
+        self, id: str, graph: BpmnGraph, state: BpmnState, now: int, key: str | None, *, size: int = 0
+    ) -> None:
         self.id = id
         self.graph = graph
         self.state = state
@@ -70,9 +84,13 @@ class Execution:
             if scope.kind in ("iteration", "handler"):
                 self.inner.setdefault(scope.parent, {})[scope.id] = None
         self.stopped = {incident.token for incident in state.incidents}  # tokens
-        self.work: list[Work] = []
+        self.work: list[Work] = [self._loaded(pending) for pending in state.work]
+        state.work = []
         self.done = 0  # actions, and nodes that were passed
         self.pause_at = PAUSE_AFTER
+        self.yield_at = YIELD_AFTER + size // _PER_CHARACTER
+        self.spent = 0  # the work of expressions, in actions that take as long
+        self._meter = Meter()
         self.changes: list[VariableChange] = []  # for conditions
         self.arms: dict[int, Arm] = {}
         self.disarmed: list[int] = []
@@ -94,6 +112,22 @@ class Execution:
     def push(self, action: Action, token: FlowToken | None, data: Any = None) -> None:
         """Do this next; what was pushed last is done first."""
         self.work.append((action, token, data))
+
+    def _loaded(self, pending: PendingAction) -> Work:
+        data = tuple(pending.data) if pending.action == "fire" else pending.data
+        return pending.action, self.tokens[pending.token] if pending.token else None, data
+
+    def left_work(self) -> list[PendingAction]:
+        """The actions that are left for the next activation, without those of cancelled tokens."""
+        return [
+            PendingAction(action, 0 if token is None else token.id, data)
+            for action, token, data in self.work
+            if token is None or self.tokens.get(token.id) is token
+        ]
+
+    def pause_later(self) -> None:
+        """Pause again after as many actions."""
+        self.pause_at = self.done + PAUSE_AFTER
 
     def node(self, token: FlowToken) -> NodeSpec:
         """The node at which a token is."""
@@ -275,10 +309,24 @@ class Execution:
     # -- expressions ---------------------------------------------------------------------------------
 
     def evaluate(self, source: Any, variables: Mapping[str, Any]) -> Any:
-        return evaluate(source, variables, self.now)
+        try:
+            return evaluate(source, variables, self.now, self._meter)
+        finally:
+            self._count_evaluation()
 
     def holds(self, condition: str, variables: Mapping[str, Any]) -> bool:
-        return holds(condition, variables, self.now)
+        try:
+            return holds(condition, variables, self.now, self._meter)
+        finally:
+            self._count_evaluation()
+
+    def _count_evaluation(self) -> None:
+        """Count the steps of expressions: the next pause, and the end of this activation, come the sooner."""
+        if self._meter.steps >= _STEPS_PER_ACTION:
+            actions, self._meter.steps = divmod(self._meter.steps, _STEPS_PER_ACTION)
+            self.spent += actions
+            self.pause_at -= actions
+            self.yield_at -= actions
 
     # -- variables -----------------------------------------------------------------------------------
 

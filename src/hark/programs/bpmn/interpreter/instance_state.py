@@ -20,9 +20,13 @@ RUN = "run"
 
 ScopeKind = Literal["process", "subprocess", "local", "loop", "iteration", "compensation", "handler"]
 CatcherKind = Literal["broadcast", "message", "timer", "awakeable", "condition"]
-Resumption = Literal[
-    "enter", "body", "ended", "iterated", "completed", "leave", "fire", "child", "thrown", "compensate", "conditions"
+Action = Literal[
+    "enter", "body", "ended", "iterated", "completed", "leave", "end", "fire", "child", "thrown", "compensate"
 ]
+Resumption = Literal[
+    "enter", "body", "ended", "iterated", "completed", "leave", "fire", "child", "thrown", "compensate", "conditions",
+    "work",
+]  # fmt: skip
 
 
 class Compensation(Struct, array_like=True):
@@ -155,6 +159,20 @@ class Incident(Struct, omit_defaults=True):
     fatal: bool = False
 
 
+class PendingAction(Struct, array_like=True):
+    """An action that an activation has left for the next one.
+
+    Attributes:
+        action: What to do.
+        token: With which token; 0: none.
+        data: What else it needs.
+    """
+
+    action: Action
+    token: int = 0
+    data: Any = None
+
+
 class BpmnState(Struct, omit_defaults=True):
     """The state of an instance.
 
@@ -170,6 +188,9 @@ class BpmnState(Struct, omit_defaults=True):
         failed: It has failed; when it runs again, it was retried.
         thrown: The error with which it has failed, for the process that called it: code, message and variables.
         terminates: What it terminates of the process that called it, now that it is done: see terminating.py.
+        work: The actions that an activation has left for the next one, the first to do last.
+        passed: How many actions it has done since all of its tokens rested, if an activation has left some.
+        spent: The work of the expressions in them, in actions that take as long.
     """
 
     variables: dict[str, Any]
@@ -183,6 +204,9 @@ class BpmnState(Struct, omit_defaults=True):
     failed: bool = False
     thrown: dict[str, Any] | None = None
     terminates: Literal["loop", "all"] | None = None
+    work: list[PendingAction] = []
+    passed: int = 0
+    spent: int = 0
 
 
 load_bpmn_state = msgspec.json.Decoder(BpmnState).decode

@@ -31,6 +31,14 @@ class BpmnRetry:
         self._children = children
         self.resumed: dict[int, Incident] = {}
 
+    async def read_left(self) -> None:
+        """Read what those children have left that the last activation was to run again."""
+        run = self._run
+        again = [token for action, token, data in run.work if action == "child" and data == RETRIED]
+        ids = [run.child_id(token.child) for token in again if token is not None]
+        for row in (await self._services.outputs(ids)).values() if ids else ():
+            self._children.left_by(row)
+
     async def resume_failed(self) -> None:
         """Continue an instance that had failed and was retried: arm its waits again, and resume its incidents."""
         run, claim = self._run, self._claim
@@ -60,7 +68,12 @@ class BpmnRetry:
         """Take the ends that came while the instance had failed: they were not delivered, and are read from the
         rows."""
         run = self._run
-        tokens = [token for token in run.tokens.values() if token.child and token.id not in run.stopped]
+        beginning = {token.id for action, token, _ in run.work if action == "child" and token is not None}
+        tokens = [
+            token
+            for token in run.tokens.values()
+            if token.child and token.id not in run.stopped and token.id not in beginning
+        ]
         rows = await self._services.outputs([run.child_id(token.child) for token in tokens]) if tokens else {}
         for token in tokens:
             row = rows.get(run.child_id(token.child))
@@ -86,6 +99,8 @@ class BpmnRetry:
                     self._look_again(incident)
                 case "fire":
                     run.push("fire", None, tuple(incident.data))
+                case "work":
+                    pass  # its actions were kept
                 case _ if token is None:
                     pass
                 case "child":
