@@ -13,7 +13,7 @@ import pytest
 from hark import Await, Context, Done, Hark, Machine, step
 from hark.app.door_access import DoorAccess
 from hark.doors.cli.doctor import diagnose
-from hark.model.decisions import Arm
+from hark.model.decisions import Arm, Finish
 from tests.doors.support_cli import SECOND, Cli, run_cli, store_options
 from tests.promises.support_signals import Turns
 from tests.support.inspect import query
@@ -39,7 +39,7 @@ def found(cli: Cli, code: int) -> dict[str, tuple[str, str]]:
 def test_d4_an_empty_store_has_no_errors(cli: Cli) -> None:
     result = cli("doctor")
     assert result.code == 0
-    assert [line.split()[0] for line in result.out.splitlines()] == ["ok"] * 4 + ["warning"] + ["ok"] * 8
+    assert [line.split()[0] for line in result.out.splitlines()] == ["ok"] * 4 + ["warning"] + ["ok"] * 9
     assert "python" in result.out
     assert found(cli, 0)["migrations"][1].startswith("up to date, version ")
 
@@ -86,6 +86,19 @@ def test_d4_steps_of_dead_workers_late_timers_and_old_waits_are_reported(cli: Cl
     assert (checks["timers"][0], checks["waits"][1]) == ("ok", "no instance waits")
     # For one lease after PostgreSQL has started, as here, no worker counts as dead.
     assert (fired, checks["leases"][0]) in [("2 fired.", "ok"), ("1 fired.", "error")][: 2 if _is_new(cli) else 1]
+
+
+def test_x7_failed_instances_are_counted(cli: Cli) -> None:
+    async def fail(turns: Turns) -> None:
+        for id in ("first", "second"):
+            await turns.start("m", id)
+            await turns.commit(await turns.claim("m"), Finish("failed", error="as asked"))
+
+    cli.run_turns(fail)
+    status, text = found(cli, 0)["failed"]
+    assert status == "warning"
+    assert text.startswith("2 failed instances, the first failed ")
+    assert "hark instance list --status failed" in text
 
 
 def test_d4_schedules_need_a_worker_with_the_code_of_what_they_start(cli: Cli) -> None:
@@ -150,7 +163,8 @@ def test_d4_each_fact_gives_its_status(fact: dict[str, Any], check: str, status:
         "workers": 1, "dead_workers": 0, "heard_of": 3.0, "silent_workers": 0, "silent_until": None,
         "abandoned": 0, "late": 0, "late_since": None, "oldest_wait": None,
         "living": 3, "runnable": 0, "codeless": [], "schedules": 0, "next_tick": None, "late_schedules": 0,
-        "refused_schedules": 0, "codeless_schedules": [], "held": [], "two_codes": [], **fact,
+        "refused_schedules": 0, "codeless_schedules": [], "held": [], "failed": 0, "failed_since": None,
+        "two_codes": [], **fact,
     }  # fmt: skip
     judged = {what: found for what, found, _ in diagnose(facts)}
     assert judged[check] == status

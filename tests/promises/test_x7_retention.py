@@ -312,6 +312,113 @@ async def test_x7_a_failed_instance_that_is_retried_in_time_stays(store: Store) 
         assert await app.forget(before=now_of(app)) == ["again"]
 
 
+# -- failed instances --------------------------------------------------------------------------------
+
+
+async def test_x7_failed_instances_are_kept_for_a_period_of_their_own(store: Store) -> None:
+    async with open_app(store, retention=7 * DAY, retention_failed=30 * DAY) as app:
+        await app.start(Brief, {"fail": True}, id="failed")
+        await app.start(Brief, id="done")
+        await drained(app, app.start(Subscriber, id="cancelled"))
+        await app.cancel("cancelled")
+        await app.advance(8 * DAY)
+        await remove_old(app)
+        assert [instance.id for instance in await app.list()] == ["failed"]
+        await app.advance(21 * DAY)
+        await remove_old(app)
+        assert (await app.retry("failed")).status == "runnable"  # with everything that a retry needs
+        await app.drain()
+        await app.advance(29 * DAY)
+        await remove_old(app)
+        assert [instance.id for instance in await app.list()] == ["failed"]  # it failed again, 29 days ago
+        await app.advance(2 * DAY)
+        await remove_old(app)
+        assert await app.list() == []
+
+
+async def test_x7_failed_instances_are_kept_for_90_days_by_default_and_never_less_than_others(store: Store) -> None:
+    for options, days in (({}, 90), ({"retention": 200 * DAY}, 200), ({"retention_failed": DAY}, 7)):
+        async with open_app(store, **options) as app:
+            await drained(app, app.start(Brief, {"fail": True}, id=f"after-{days}"))
+            await app.advance(days * DAY - 1)
+            await remove_old(app)
+            assert [instance.id for instance in await app.list()] == [f"after-{days}"]
+            await app.advance(2)
+            await remove_old(app)
+            assert await app.list() == []
+
+
+async def test_x7_a_failed_job_is_kept_with_its_tasks_and_a_failed_task_goes_with_its_job(store: Store) -> None:
+    """The retry of the job needs the outputs of its tasks, and a task without its job is of no use."""
+
+    runs = 0
+
+    async def good(task: Any) -> str:
+        return "out"
+
+    async def bad(task: Any) -> None:
+        raise RuntimeError("as asked")
+
+    async def bad_once(task: Any) -> str:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise RuntimeError("as asked")
+        return "out"
+
+    failing = Dag("failing")
+    failing.task("a", "good")
+    failing.task("b", "bad", after=["a"])
+    coping = Dag("coping")
+    coping.task("a", "good")
+    coping.task("b", "bad-once", after=["a"], on_fail={"regress_to": "a", "limit": 1})
+    async with open_app(store, retention=7 * DAY, retention_failed=30 * DAY) as app:
+        for name, handler in (("good", good), ("bad", bad), ("bad-once", bad_once)):
+            app.handler(name)(handler)
+        app.register(failing, coping)
+        for job in (failing, coping):
+            await drained(app, app.start(job, id=job.name))
+        assert [(await app.get(job.name)).status for job in (failing, coping)] == ["failed", "done"]
+        assert len(await app.list(kind="task", definition="coping", status="failed")) == 1
+        kept = {id for id in await ids(store) if id.startswith("failing")}
+        assert len(kept) == 3
+        await app.advance(8 * DAY)
+        await remove_old(app)
+        await remove_old(app)  # a job, and the next time its tasks
+        assert await ids(store) == kept
+        await app.retry("failing")
+        await app.drain()
+        assert (await app.get("failing")).status == "failed"
+        await app.advance(31 * DAY)
+        await remove_old(app)
+        await remove_old(app)
+        assert await ids(store) == set()
+
+
+async def ids(store: Store) -> set[str]:
+    return {str(id) for (id,) in await query(store, "SELECT id FROM instances")}
+
+
+async def test_x7_forget_takes_failed_instances_as_it_is_told_oldest_first(store: Store) -> None:
+    async with open_app(store) as app:
+        for number in range(6):
+            await drained(app, app.start(Brief, {"fail": number % 2 == 0}, id=f"n-{number}"))
+            await app.advance(60)
+        before = now_of(app)
+        assert [history["id"] for history in await app.export(before=before, limit=3)] == ["n-0", "n-1", "n-2"]
+        assert sorted(await app.forget(before=before, limit=3)) == ["n-0", "n-1", "n-2"]
+        assert sorted(await app.forget(before=before)) == ["n-3", "n-4", "n-5"]
+
+
+async def test_x7_a_child_of_a_live_parent_stays_however_it_ended(store: Store) -> None:
+    async with open_app(store, retention_failed=7 * DAY) as app:
+        await drained(app, app.start(Family, {"depth": 1}, id="parent"))
+        await query(store, "UPDATE instances SET status = 'failed' WHERE id = 'parent.0'")
+        await app.advance(100 * DAY)
+        await remove_old(app)
+        assert await ids(store) == {"parent", "parent.0"}
+
+
 async def test_x7_an_idle_bucket_is_removed_and_recreated_full(store: Store) -> None:
     limits = {"rate_limits": {"api": {"allowed": 1, "period": 3600}}, "concurrency": {"tenant": 1}}
     async with open_app(store, **limits) as app:
@@ -405,7 +512,7 @@ async def test_x7_old_events_are_removed_a_batch_at_a_time_and_only_the_head_of_
     assert await query(store, "SELECT instance_id FROM events") == [("young",)]
 
 
-@pytest.mark.parametrize("option", ["retention", "event_retention"])
+@pytest.mark.parametrize("option", ["retention", "retention_failed", "event_retention"])
 @pytest.mark.parametrize("wrong", [0, -1, "a week", float("nan")])
 def test_x7_a_malformed_retention_is_refused(option: str, wrong: Any) -> None:
     with pytest.raises(InvalidInput, match=option):

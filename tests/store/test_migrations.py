@@ -99,7 +99,8 @@ async def indexes(store: Store) -> dict[str, tuple[bool, str, str]]:
         listed, _, condition = text.partition(" WHERE ")
         key = re.search(r"\((.*)\)", listed)
         assert key is not None
-        found[name] = ("UNIQUE" in listed, key[1], re.sub(r"[()\s]", "", condition))
+        columns = " ".join(re.sub(r"[()]", "", key[1]).split())  # PostgreSQL writes more parentheses
+        found[name] = ("UNIQUE" in listed, columns, re.sub(r"[()\s]", "", condition))
     return found
 
 

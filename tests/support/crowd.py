@@ -350,7 +350,8 @@ TURN: dict[str, Question] = {
     ),
     # Retention runs in turns too.
     "expired": Question(
-        sql.expired, {"instances_pkey"}, None, lambda size: {"before": NOW + 1, "ids": ids("finished", size)}
+        sql.expired, {"instances_pkey"}, None,
+        lambda size: {"before": NOW + 1, "failed_before": NOW, "ids": ids("finished", size)},
     ),
     "forget_signals": by_ids(sql.forget_signals, {"inbox_unconsumed", "inbox_dedup", "inbox_pkey"}, "finished"),
     "forget_waits": by_ids(sql.forget_waits, {"waits_instance"}, "finished"),
@@ -379,7 +380,10 @@ def _all_lanes(size: int) -> list[tuple[Any, ...]]:
 READS: dict[str, Question] = {
     "finished_before": Question(
         sql.finished_before, {"instances_finished", "instances_pkey"}, None,
-        lambda size: {"before": NOW + 1, "at": NOW, "after": f"finished-{1_000_000 + size // 2}", "size": 100},
+        lambda size: {
+            "before": NOW + 1, "failed_before": NOW, "failed": 0, "at": NOW, "size": 100,
+            "after": f"finished-{1_000_000 + size // 2}",
+        },
     ),
     "claimable_in_lanes": Question(
         reads.claimable_in_lanes, {"instances_claim"}, lambda size: [("default", "task:resize"), ("slow", "task:x")],
@@ -550,6 +554,7 @@ READS: dict[str, Question] = {
     "count_scheduled": Question(
         reads.count_scheduled, {"triggers_due"}, None, lambda size: {"before": NOW}, counts_all=True
     ),
+    "count_failed": by_values(reads.count_failed, {"instances_finished"}, most=100),
     "abandoned_count": Question(reads.abandoned_count, {"instances_leased", "workers_pkey"}),
     # What `why` reads.
     "why_instance": by_values(reads.why_instance, {"instances_pkey"}, id="parked-1000007"),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, get_args
 
+from hark.engine.peers.retention import Retention
 from hark.model.errors import InvalidInput
 from hark.model.names import check_name, micros, moment
 from hark.model.outcomes import Duration
@@ -127,7 +128,13 @@ def optional_seconds(duration: Duration | None, what: str) -> float | None:
     return None if duration is None else seconds(duration, what, zero=True)
 
 
-def check_event_retention(duration: Duration | None) -> float | None:
+def check_retention(finished: Duration, failed: Duration, events: Duration | None) -> Retention:
+    """The options of retention. Failed instances are never removed before others: the longer time counts."""
+    kept = seconds(finished, "retention")
+    return Retention(kept, max(kept, seconds(failed, "retention_failed")), _check_event_retention(events))
+
+
+def _check_event_retention(duration: Duration | None) -> float | None:
     """The option `event_retention`, as seconds. If a connection is cut during COMMIT, the events of the turn prove
     that it committed: if retention had removed them, the turn would run twice."""
     if duration is None:

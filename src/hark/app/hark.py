@@ -15,8 +15,8 @@ from hark.app.answer_links import AnswerLinks
 from hark.app.answering import AnswerVerbs
 from hark.app.arguments import (
     check_count,
-    check_event_retention,
     check_rates,
+    check_retention,
     seconds,
 )
 from hark.app.checking import CheckVerbs
@@ -42,7 +42,6 @@ from hark.engine.commands.command_lanes import (
 )
 from hark.engine.observe import metrics
 from hark.engine.observe.metrics import Metrics
-from hark.engine.peers.retention import Retention
 from hark.engine.tasks.definition_sources import DefinitionSources
 from hark.engine.turns.clerk import Clerk
 from hark.engine.turns.reply import Reply, answer_all, refuse_to_block_a_loop
@@ -98,6 +97,8 @@ class Hark(
         max_signal_wait: The longest timeout of `task.wait_for_signal`, in seconds.
         max_payload: How many bytes of JSON a payload, state or result may have.
         retention: Seconds that finished instances are kept. A process with a worker removes older ones, every minute.
+        retention_failed: Seconds that failed instances are kept, and the tasks of failed jobs, so that there is time to
+            look at them and to retry them. At least as long as `retention`.
         event_retention: Seconds that events are kept, also those of live instances, for definitions that run for
             months, at least a day; None keeps them for as long as their instance.
         rate_limits: Rate limits by name, each a `Rate` or a dict of its parameters: `{"stripe": Rate(100, 60)}`.
@@ -146,6 +147,7 @@ class Hark(
         max_signal_wait: float = 3600,
         max_payload: int = 1 << 20,
         retention: float = 7 * 86400,
+        retention_failed: float = 90 * 86400,
         event_retention: float | None = None,
         rate_limits: dict[str, Rate | dict[str, Any]] | None = None,
         concurrency: dict[str, int] | None = None,
@@ -172,7 +174,7 @@ class Hark(
             connect.factory(url, schema=schema, lease=self._lease, clock=clock),
             rules,
             lease=self._lease,
-            retention=Retention(seconds(retention, "retention"), check_event_retention(event_retention)),
+            retention=check_retention(retention, retention_failed, event_retention),
             clock=clock,
             one_call_turns=one_call_turns,
         )

@@ -124,7 +124,7 @@ class OperationVerbs(Core):
         return self._read(all_of_it)
 
     def export(self, *, before: datetime, limit: int = 1000) -> Reply[list[dict[str, Any]]]:
-        """Read the complete histories of the instances that `forget` would remove next, oldest first.
+        """Read the complete histories of the instances that `forget` would remove next, oldest first; failed ones too.
 
         Args:
             before: Only instances that finished before this time, an aware `datetime`.
@@ -138,6 +138,8 @@ class OperationVerbs(Core):
 
     def forget(self, *, before: datetime, limit: int = 1000) -> Reply[list[str]]:
         """Remove finished instances now, oldest first, instead of waiting for the option `retention` to do so.
+
+        Failed instances are removed like all others, whatever the option `retention_failed` is.
 
         Args:
             before: Only instances that finished before this time, an aware `datetime`.

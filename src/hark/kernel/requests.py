@@ -365,12 +365,14 @@ class RecordOrigin(Request, eq=False):
 
 
 class Retain(Request, eq=False):
-    """Delete these instances if they finished before this time. The result is the list of deleted ids.
+    """Delete these instances if they finished before this time, or failed before `failed_before` (None: the same time).
+    The result is the list of deleted ids.
 
     Consumed signals, near misses, broadcasts and idle buckets of that age are deleted too, at most `size` of each.
     `more` is True when signals, near misses or broadcasts may be left."""
 
     before: int = 0
+    failed_before: int | None = None
     ids: list[str] = field(default_factory=list)
     size: int = 1000
     more: bool = False

@@ -1,10 +1,10 @@
 """Delete what finished longer ago than the retention, a batch at a time (X7).
 
 The ids were read outside the turns; here they are checked again under lock. An instance is kept while an ancestor is
-live. A `forever` key leaves a tombstone. Consumed signals of live instances are deleted too; of a signal with a dedup
-key only the payload is deleted, so that a redelivery is still a duplicate. Messages that were kept until their time was
-over are deleted, however long the retention is. Events of live instances are kept, unless the option `event_retention`
-limits their age.
+live, and a failed one for longer than others. A `forever` key leaves a tombstone. Consumed signals of live instances
+are deleted too; of a signal with a dedup key only the payload is deleted, so that a redelivery is still a duplicate.
+Messages that were kept until their time was over are deleted, however long the retention is. Events of live instances
+are kept, unless the option `event_retention` limits their age.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ async def _retain(turn: Turn, request: Retain) -> None:
     tx = turn.tx
     ids: list[str] = []
     if request.ids:
-        expired = {id for (id,) in await tx.fetch(sql.expired, before=request.before, ids=request.ids)}
+        failed = request.before if request.failed_before is None else request.failed_before
+        found = await tx.fetch(sql.expired, before=request.before, failed_before=failed, ids=request.ids)
+        expired = {id for (id,) in found}
         ids = [id for id in request.ids if id in expired]
     if ids:
         await tx.fetch(sql.insert_tombstones, ids=ids)

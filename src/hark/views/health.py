@@ -17,6 +17,7 @@ from hark.views import definition_views, instance_views
 from hark.views.definition_views import chosen, lane_of_version, lanes_of
 from hark.views.worker_info import heartbeat
 
+_MOST_FAILED = 1000
 _LATE = 10_000_000  # µs: a live worker fires what is due within 50 ms
 
 
@@ -36,6 +37,7 @@ async def facts(store: Store) -> dict[str, Any]:
     oldest = await instance_views.oldest_wait(store)
     server = await store.server()
     live = [worker for worker in workers if worker.until >= now]
+    [[failed, failed_since]] = await store.read(reads.count_failed, most=_MOST_FAILED)
     held = await store.read(reads.held_by_lane)
     causes = dict(await store.read(reads.errors_of, ids=[lane.sample for lane in held]))
     two_codes = [*definition_views.codes_that_differ(live), *await definition_views.older_instances(store)]
@@ -53,6 +55,8 @@ async def facts(store: Store) -> dict[str, Any]:
         "silent_workers": len(silent),
         "silent_until": max((beat.left for beat in silent), default=None),
         "abandoned": abandoned,
+        "failed": failed,
+        "failed_since": None if failed_since is None else from_micros(failed_since),
         "late": late,
         "late_since": None if since is None else from_micros(since),
         "oldest_wait": None if oldest is None else _wait(oldest),

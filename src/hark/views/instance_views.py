@@ -208,25 +208,40 @@ async def follow(store: Store, positions: dict[str, int], limit: int) -> tuple[b
 # -- retention -------------------------------------------------------------------------------------
 
 
-async def expirable(store: Store, before: int) -> AsyncIterator[builtins.list[str]]:
-    """The ids that retention may remove, oldest first, in pages; a page also counts instances that must stay."""
-    at, last = 0, ""
-    while True:
-        page = await store.read(sql.finished_before, before=before, at=at, after=last, size=_PAGE)
-        yield [id for id, _, removable in page if removable]
-        if len(page) < _PAGE:
-            return
-        last, at, _ = page[-1]
+async def expirable(store: Store, before: int, failed_before: int) -> AsyncIterator[builtins.list[str]]:
+    """The ids that retention may remove, in pages: first of failed instances, then of others."""
+    for failed in (True, False):
+        async for page in _finished(store, before, failed_before, failed=failed):
+            yield [id for _, id in page]
 
 
 async def oldest(store: Store, before: int, limit: int) -> builtins.list[str]:
-    """The ids that retention would remove next."""
-    found: builtins.list[str] = []
-    async for ids in expirable(store, before):
-        found += ids
-        if len(found) >= limit:
-            break
-    return found[:limit]
+    """The ids of those that finished first, failed ones too."""
+    found: builtins.list[tuple[int, str]] = []
+    for failed in (True, False):
+        count = 0
+        async for page in _finished(store, before, before, failed=failed):
+            found += page
+            count += len(page)
+            if count >= limit:
+                break
+    return [id for _, id in sorted(found)[:limit]]
+
+
+async def _finished(
+    store: Store, before: int, failed_before: int, *, failed: bool
+) -> AsyncIterator[builtins.list[tuple[int, str]]]:
+    """Times and ids of those that may be removed, oldest first, in pages; a page also counts those that must stay."""
+    at, last = 0, ""
+    while True:
+        page = await store.read(
+            sql.finished_before, before=before, failed_before=failed_before, failed=int(failed), at=at, after=last,
+            size=_PAGE,
+        )  # fmt: skip
+        yield [(finished_at, id) for id, finished_at, removable in page if removable]
+        if len(page) < _PAGE:
+            return
+        last, at, _ = page[-1]
 
 
 async def export(store: Store, before: int, limit: int) -> builtins.list[dict[str, Any]]:

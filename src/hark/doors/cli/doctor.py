@@ -68,8 +68,8 @@ def diagnose(facts: dict[str, Any]) -> list[Check]:
     schema = Check("migrations", "ok", f"up to date, version {facts['schema']}")
     return [
         _check_database(facts), schema, _check_clock(facts), _check_workers(facts), _check_code(facts),
-        _check_held(facts), _check_versions(facts), _check_leases(facts), _check_timers(facts), _check_schedules(facts),
-        _check_waits(facts),
+        _check_held(facts), _check_failed(facts), _check_versions(facts), _check_leases(facts), _check_timers(facts),
+        _check_schedules(facts), _check_waits(facts),
     ]  # fmt: skip
 
 
@@ -131,6 +131,14 @@ def _check_held(facts: dict[str, Any]) -> Check:
     groups = [f"{_count(one['instances'], 'instance')} of {one['what']}: {one['cause']}" for one in held[:_LISTED]]
     text = "`hark instance list --status held` lists them; they go on when a worker has code that fits"
     return Check("held", "error", f"{'; '.join(groups)}; {text}")
+
+
+def _check_failed(facts: dict[str, Any]) -> Check:
+    if not facts["failed"]:
+        return Check("failed", "ok", "no failed instance is kept")
+    text = "`hark instance list --status failed` lists them; they are kept for 90 days, or Hark(retention_failed=…)"
+    count = f"{_count(facts['failed'], 'failed instance')}{' or more' if facts['failed'] >= 1000 else ''}"
+    return Check("failed", "warning", f"{count}, the first failed {when(facts['failed_since'])}; {text}")
 
 
 def _check_versions(facts: dict[str, Any]) -> Check:

@@ -22,6 +22,8 @@ class Retention(NamedTuple):
 
     finished: float
     """Finished instances, consumed signals, near misses, broadcasts."""
+    failed: float
+    """Failed instances, with the tasks of failed jobs; not less than `finished`."""
     events: float | None
     """Events, of live instances too; None: for as long as their instance."""
 
@@ -33,9 +35,10 @@ async def remove_old(store: Store, kept: Retention, now: Callable[[], int], subm
     """Remove everything that is older. A failure is left for the next run."""
     with contextlib.suppress(HarkError, StoreFault):
         before = now() - int(kept.finished * 1_000_000)
-        async for ids in instance_views.expirable(store, before):
+        failed = now() - int(kept.failed * 1_000_000)
+        async for ids in instance_views.expirable(store, before, failed):
             if ids:
-                await _remove(submit, Retain(before=before, ids=ids))
+                await _remove(submit, Retain(before=before, failed_before=failed, ids=ids))
         while await _remove(submit, Retain(before=before)):
             pass
         if kept.events is not None:

@@ -53,6 +53,16 @@ count_scheduled = Sql(
     row=ScheduledRow,
 )
 
+# X7: failed instances that are kept, up to `most`, and when the first of them failed.
+count_failed = Sql(
+    """
+    SELECT count(*), min(f.finished_at) FROM (
+        SELECT i.finished_at FROM instances i
+        WHERE CASE WHEN i.status = 'failed' AND i.kind <> 'task' THEN 1 ELSE 0 END = 1 AND i.finished_at IS NOT NULL
+        ORDER BY i.finished_at, i.id LIMIT :most::bigint) f
+    """
+)
+
 # M5: executing instances whose worker has no valid lease.
 abandoned_count = Sql(
     """

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from hark.store.sql import Sql
 
-_ANCESTOR = """
-            WITH RECURSIVE above(id, parent_id, finished_at) AS (
-                SELECT p.id, p.parent_id, p.finished_at FROM instances p WHERE p.id = i.parent_id
-                UNION SELECT p.id, p.parent_id, p.finished_at FROM instances p JOIN above a ON p.id = a.parent_id)
-            SELECT 1 FROM above WHERE finished_at IS NULL OR (i.kind = 'task' AND finished_at >= :before::bigint)"""
+# Failed instances are kept for longer than others. Not a failed task: it goes with its job, however that has ended.
+_LIMIT = "CASE WHEN {0}status = 'failed' AND {0}kind <> 'task' THEN :failed_before::bigint ELSE :before::bigint END"
+_ANCESTOR = f"""
+            WITH RECURSIVE above(id, parent_id, finished_at, status, kind) AS (
+                SELECT p.id, p.parent_id, p.finished_at, p.status, p.kind FROM instances p WHERE p.id = i.parent_id
+                UNION SELECT p.id, p.parent_id, p.finished_at, p.status, p.kind
+                FROM instances p JOIN above a ON p.id = a.parent_id)
+            SELECT 1 FROM above WHERE finished_at IS NULL OR (i.kind = 'task' AND finished_at >= {_LIMIT.format("")})"""
+# The first column of the index `instances_finished`.
+_IS_FAILED = "CASE WHEN i.status = 'failed' AND i.kind <> 'task' THEN 1 ELSE 0 END"
 
-# X7, read outside a turn: a page of instances that finished long ago, and for each whether it may be removed: it has
-# no live ancestor, and is not a task of a job that is kept, whose retry needs the outputs of its tasks. A page also
-# counts the instances that must stay, so that it is short however many those are.
+# X7, read outside a turn: a page of instances that finished long ago, failed ones or others, and for each whether it
+# may be removed: it has no live ancestor, and is not a task of a job that is kept, whose retry needs the outputs of its
+# tasks. A page also counts the instances that must stay, so that it is short however many those are.
 finished_before = Sql(
     f"""
     SELECT i.id, i.finished_at, NOT EXISTS ({_ANCESTOR}) FROM instances i
-    WHERE i.finished_at < :before::bigint AND (i.finished_at, i.id) > (:at::bigint, :after::text)
+    WHERE {_IS_FAILED} = :failed::integer AND i.finished_at IS NOT NULL AND i.finished_at < {_LIMIT.format("i.")}
+        AND (i.finished_at, i.id) > (:at::bigint, :after::text)
     ORDER BY i.finished_at, i.id LIMIT :size::bigint
     """
 )
@@ -25,7 +31,8 @@ finished_before = Sql(
 # key: a plain comparison implies NOT NULL and allows the index over everything old.
 expired = Sql(
     f"""
-    SELECT i.id FROM instances i WHERE i.id IN :ids[text] AND coalesce(i.finished_at, :before::bigint) < :before::bigint
+    SELECT i.id FROM instances i
+    WHERE i.id IN :ids[text] AND coalesce(i.finished_at, :before::bigint) < {_LIMIT.format("i.")}
         AND NOT EXISTS ({_ANCESTOR})
     FOR NO KEY UPDATE OF i SKIP LOCKED
     """
