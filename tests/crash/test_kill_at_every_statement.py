@@ -50,6 +50,11 @@ def test_v3_an_instance_that_is_held_and_retried_survives_a_kill_at_any_statemen
 
 
 @pytest.mark.timeout(600)
+def test_v4_v5_migrations_and_forks_survive_a_kill_at_any_statement(tmp_path: Path, store: Store) -> None:
+    _die_everywhere("migrations", tmp_path, store, 0, 1)
+
+
+@pytest.mark.timeout(600)
 def test_j3_a_job_survives_the_death_of_its_process_after_any_commit(tmp_path: Path, store: Store) -> None:
     _die_everywhere("jobs", tmp_path, store, 0, 1, "commits")
 

@@ -31,6 +31,7 @@ from tests.crash.errand import Errand
 from tests.crash.function_errand import FunctionErrand
 from tests.crash.held_errand import HeldErrand
 from tests.crash.job_errand import JobErrand
+from tests.crash.migrating_errand import MigratingErrand
 from tests.crash.undo_errand import UndoErrand
 from tests.support.inspect import name_of, query
 from tests.support.stores import Store
@@ -40,6 +41,7 @@ ERRANDS: dict[str, type[Errand]] = {
     "functions": FunctionErrand,
     "undo": UndoErrand,
     "held": HeldErrand,
+    "migrations": MigratingErrand,
     "jobs": JobErrand,
     "processes": BpmnErrand,
 }

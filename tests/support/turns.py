@@ -159,7 +159,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "instances": (
         "id", "status", "step", "attempt", "crashes", "due_at", "blocked_on", "lease_owner", "epoch", "has_inbox_rows",
         "concurrency_key", "rate_limit", "correlation_key", "scope", "holds_key", "parent_id", "parent_wait", "counted",
-        "on_cancel", "cancel_reason", "held_by",
+        "on_cancel", "cancel_reason", "held_by", "version", "lane", "state", "has_run", "forked_from",
     ),
     "inbox": ("seq", "instance_id", "kind", "name", "wait_id", "dedup_key", "consumed_at"),
     "waits": (

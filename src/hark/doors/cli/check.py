@@ -2,8 +2,7 @@
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,14 +13,13 @@ from hark.doors.cli.completion import definitions
 from hark.doors.cli.engine import local_only_app, open_store
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import print_json, printable
+from hark.doors.cli.progress import progress_bar
 from hark.model.errors import HarkError, InvalidInput
 
 if TYPE_CHECKING:
     from hark.model.report import Report
 
 _NICE = 10
-_BAR = 30  # characters
-_REDRAW = 0.1  # seconds
 
 _Names = Annotated[
     list[str] | None,
@@ -63,7 +61,7 @@ def _check(options: Options, names: Sequence[str], export: Path | None) -> "Repo
     if options.app is None:
         raise InvalidInput("Name the app whose code is checked: --app module:app.")
     app = local_only_app(options, "check")
-    with _at_low_priority(), _progress_bar("checked") as progress:
+    with _at_low_priority(), progress_bar("checked") as progress:
         if export is not None:
             return DoorAccess(app).check(names, export, progress).result()
         with open_store(app, options, "read") as app:
@@ -88,7 +86,7 @@ def export(
     if not live:
         raise InvalidInput("Say what to export: --live writes the unfinished instances.")
     app = local_only_app(options, "export")
-    with _progress_bar("written") as progress, open_store(app, options, "read") as app:
+    with progress_bar("written") as progress, open_store(app, options, "read") as app:
         count = DoorAccess(app).export_live(output, names or [], progress).result()
     if options.json:
         print_json({"file": str(output), "instances": count})
@@ -110,24 +108,3 @@ def _at_low_priority() -> Iterator[None]:
     finally:
         with suppress(PermissionError):  # a command ends here anyway
             os.setpriority(os.PRIO_PROCESS, 0, before)
-
-
-@contextmanager
-def _progress_bar(done_word: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on the terminal; nothing where the output of errors is no terminal."""
-    shown, last = sys.stderr.isatty(), 0.0
-
-    def draw(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if shown and total and (now - last >= _REDRAW or done == total):
-            last = now
-            full = _BAR * done // total
-            bar = f"\r{'█' * full}{'░' * (_BAR - full)} {done} of {total} {done_word}"
-            print(bar, end="", file=sys.stderr, flush=True)
-
-    try:
-        yield draw
-    finally:
-        if last:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)

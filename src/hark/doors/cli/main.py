@@ -22,6 +22,7 @@ from hark.doors.cli import (
     instances,
     jobs,
     migrate,
+    migrate_and_fork,
     schedules,
     secrets,
     serve_and_worker,
@@ -70,6 +71,8 @@ for command_on_a_store in (
     check.check, check.export, serve_and_worker.serve, serve_and_worker.worker, migrate.migrate,
 ):  # fmt: skip
     command(cli, store_only=True)(command_on_a_store)
+command(instances.cli)(migrate_and_fork.migrate)
+command(instances.cli)(migrate_and_fork.fork)
 cli.add_typer(instances.cli, name="instance")
 cli.add_typer(awakeables.cli, name="awakeable")
 cli.add_typer(jobs.cli, name="job")

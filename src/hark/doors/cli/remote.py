@@ -116,6 +116,7 @@ class RemoteHark:
     retry = _verb("retryInstance")
     cancel = _verb("cancelInstance")
     set_variables = _verb("setVariables")
+    fork = _verb("forkInstance", lambda found: RemoteHandle(found.id))
     job_report = _verb("listJobTasks")
     instance_drawing = _verb("drawInstance", lambda svg: lambda: svg)
     broadcast = _verb("broadcastSignal", lambda sent: sent.DeliveredCount)
@@ -135,6 +136,11 @@ class RemoteHark:
     unretire = _verb("unretireVersion", lambda _: None)
     undeploy = _verb("undeployDefinition")
     workers = _verb("listWorkers")
+
+    def migrate(self, target_or_filter: Any, *, preview: bool = False, **how: Any) -> RemoteReply[Any]:
+        wanted = {"target": target_or_filter} if isinstance(target_or_filter, str) else target_or_filter
+        found = self._call("migrateInstances", **wanted, **how, preview=preview)
+        return RemoteReply(found if preview else RemoteHandle(found.id))
 
     def signal(
         self, target: str, name: str, payload: Any = None, *, dedup_key: str | None = None
@@ -228,10 +234,12 @@ class RemoteHark:
             headers["Idempotency-Key"] = dedup_key.encode()
         if route.body is not None and not isinstance(body, Raw):
             body = Raw(json.dump(body).encode(), "application/json")
-        [shape, *_] = route.responses.values()
-        return self._exchange(route.method, path, body, headers, shape)
+        return self._exchange(route.method, path, body, headers, route.responses)
 
-    def _exchange(self, method: str, path: str, body: Raw | None, headers: dict[str, str | bytes], shape: Any) -> Any:
+    def _exchange(
+        self, method: str, path: str, body: Raw | None, headers: dict[str, str | bytes], shapes: dict[int, Any]
+    ) -> Any:
+        [shape, *_] = shapes.values()
         headers["Accept"] = f"{shape}, application/json" if isinstance(shape, str) else "application/json"
         if body is not None:
             headers["Content-Type"] = body.kind
@@ -253,7 +261,7 @@ class RemoteHark:
         found = _parsed(content)
         if isinstance(shape, str) or status >= 300 or found is None:
             raise error_of_response(status, found, self.url)
-        return _converted(shape, found)
+        return _converted(shapes.get(status, shape), found)
 
 
 def _path(route: Route, values: Iterator[Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hark.doors.http import answer_page, home_page, openapi, prometheus, schedule_routes, stream
+from hark.doors.http import answer_page, home_page, migration_routes, openapi, prometheus, schedule_routes, stream
 from hark.doors.http import definition_routes as define
 from hark.doors.http import read_routes as read
 from hark.doors.http import task_routes as tasks
@@ -83,6 +83,7 @@ ROUTES: list[Route] = [
     Route("POST", "/awakeables/{id}/unclaim", write.unclaim, "answer", "Give a claimed awakeable back.",
           {200: read.AwakeableView}, (404, 409),
           id="unclaimAwakeable", tag="Awakeables"),
+    *migration_routes.ROUTES,
     *schedule_routes.ROUTES,
     Route("GET", "/events", read.events, "read",
           "List the latest events of all instances, or of one (`job`), newest last; `next` goes back in time.",

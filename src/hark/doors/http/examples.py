@@ -16,6 +16,7 @@ _INSTANCE: Final = {
     "state": {"order": 42}, "result": None, "error": None, "attempt": 0, "queue": "default",
     "correlation_key": "order:42", "parent_id": None, "created_at": "2026-03-01T09:00:00Z", "finished_at": None,
     "waits": [_WAIT], "cancel_reason": None, "progress": {"percent": 50}, "traceback": None, "tags": {"tenant": "a"},
+    "forked_from": None,
 }  # fmt: skip
 _EVENT: Final = {
     "seq": 2, "instance_id": _ORDER, "type": "signal", "step": None, "data": {"name": "paid", "status": "woke"},
@@ -101,6 +102,10 @@ EXAMPLES: Final[dict[str, Any]] = {
     "DefinitionView": _VERSION,
     "Definitions": {"items": [_VERSION], "next": None},
     "Retired": {"name": "Order", "version": 2, "retired": True},
+    "Preview": {
+        "count": 12, "receivers": [_ORDER], "starts": [], "near": [], "skipped": 1,
+        "problems": ["o-43: ship: version 2 has no step 'ship'"],
+    },
     "Undeployed": {"undeployed": "release"},
     "Schedule": _SCHEDULE,
     "Unscheduled": {"deleted": "weekly-report"},
@@ -146,6 +151,8 @@ EXAMPLES: Final[dict[str, Any]] = {
         "definition": "Report", "input": {"to": "ann"}, "cron": "0 9 * * MON", "timezone": "Europe/Berlin",
     },
     "VersionBody": {"version": 2},
+    "MigrateBody": {"to_version": 2, "definition": "Order", "steps": {"ship": "send"}, "preview": True},
+    "ForkBody": {"at": 3, "correlation_key": "order:42 again"},
     "RejectBody": {"error": "too late"},
     "ClaimBody": {"by": "ann"},
     "CancelBody": {"reason": "ordered twice", "force": False},
