@@ -83,7 +83,8 @@ class MigrationVerbs(Core):
             state: Of machines: a function at the top level of a module, or its name as "module:function". It gets the
                 stored state as JSON, or as an object of the type of its parameter, and returns the new one.
             steps: Of machines: the new name of each step that is not called the same.
-            elements: Of processes: the new id of each element that has another one.
+            elements: Of processes: the new id of each element and flow that has another one; `""` for an event that
+                is waited for anew.
             preview: Compute what would happen, and change nothing.
             by: The name of the person or program that asks for it, for the history.
 
@@ -105,7 +106,7 @@ class MigrationVerbs(Core):
 
         if problem := version_problem(to_version):
             raise InvalidInput(f"to_version: {problem}.")
-        change = Change(to_version, state_name(state), _names(steps, "steps"), _names(elements, "elements"))
+        change = Change(to_version, state_name(state), _names(steps, "steps"), _names(elements, "elements", gone=True))
         name = optional_name(by, "by")
         many = isinstance(target_or_filter, Mapping)
         filters = _filters(target_or_filter) if isinstance(target_or_filter, Mapping) else None
@@ -251,13 +252,16 @@ def _refusal(label: str, reason: str) -> InvalidMigration:
     return refuse(repr(label), [Problem(None, None, reason)])
 
 
-def _names(names: Mapping[str, str] | None, what: str) -> dict[str, str]:
+def _names(names: Mapping[str, str] | None, what: str, *, gone: bool = False) -> dict[str, str]:
+    """Check a map of names. `gone`: an empty new name is accepted."""
     if names is None:
         return {}
     if not isinstance(names, Mapping):
         raise InvalidInput(f"{what}={names!r}: give a dict of old names to new ones.")
     return {
-        check_name(_step(old), f"old name in {what}"): check_name(_step(new), f"new name in {what}")
+        check_name(_step(old), f"old name in {what}"): (
+            "" if gone and new == "" else check_name(_step(new), f"new name in {what}")
+        )
         for old, new in names.items()
     }
 

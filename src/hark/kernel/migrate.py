@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from hark.kernel import definitions
 from hark.kernel.requests import InstanceMove, Migrate
 from hark.kernel.rows import LockedRow, status_of
-from hark.kernel.runs import bpmn_control
 from hark.model.errors import Conflict, HarkError, NotFound
 from hark.store import statements as sql
 
@@ -75,7 +74,7 @@ def _move(
     turn.result.pending.lanes.add((one.queue, lane))
     turn.result.pending.made_claimable = True
     if one.migrated.control is not None:
-        bpmn_control.post(turn, row, "migrated", one.migrated.control)
+        turn.inbox.post(row, "control", "migrated", "null", wait_id=one.migrated.control)
 
 
 def _row(turn: Turn, one: InstanceMove) -> tuple[object, ...]:

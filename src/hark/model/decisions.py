@@ -66,6 +66,7 @@ class RetryChild(Struct, gc=False):
     state: str | None = None
     lane: str | None = None
     queue: str | None = None
+    version: int | None = None
     parent_wait: str | None = None  # the wait of the sender that its end counts against
 
 

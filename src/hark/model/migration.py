@@ -26,8 +26,8 @@ class Migrated(Struct, frozen=True, kw_only=True):
     dropped_waits: tuple[str, ...] = ()  # ids of waits
     moved_questions: tuple[tuple[str, str, str | None], ...] = ()  # ids of awakeables, with their new place and task
     control: str | None = None
-    """A job or process is woken, and gets a row of kind `control` with the name `migrated` and this JSON text: it arms
-    in its next activation what the new version waits for in addition."""
+    """The wait of a job or process for the ends of its children. It is woken with a row of kind `control` and the name
+    `migrated` that is directed to this wait: in its next activation, it begins what the new version has in addition."""
 
 
 def refuse(label: str, problems: Iterable[Problem]) -> InvalidMigration:

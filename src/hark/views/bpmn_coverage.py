@@ -113,6 +113,8 @@ class MovedFeed:
                 self._cursor = event.cursor
                 if event.type == "started":
                     self._versions[event.instance_id] = event.data["definition"], event.data["version"]
+                elif event.type == "migrated" and event.instance_id in self._versions:
+                    self._versions[event.instance_id] = self._versions[event.instance_id][0], event.data["version"]
                 elif event.type == "moved" and event.instance_id in self._versions:
                     version = self._versions[event.instance_id]
                     self._counts.setdefault(version, Counter()).update(event.data["flows"])

@@ -61,7 +61,13 @@ class Migrator:
             CodeMissing: The new version is not registered in this process.
         """
         label = f"{claim.definition} {claim.correlation_key or claim.id}"
-        if claim.kind in (JOB, BPMN):
+        if claim.kind == BPMN:
+            from hark.programs.bpmn.interpreter.bpmn_graph import bpmn_graph
+            from hark.programs.bpmn.interpreter.process_migration import migrate_process
+
+            old, new = map(bpmn_graph, self._sources_of(claim, label))
+            return migrate_process(old, new, claim, self._change.elements)
+        if claim.kind == JOB:
             raise _refuse(label, f"a {claim.kind} cannot be moved yet")
         program: Any = self._registry.find(claim.definition, self._change.to_version)
         if program is None:
@@ -69,6 +75,14 @@ class Migrator:
         if claim.kind == "workflow":
             return self._function(program, claim, label)
         return self._machine(program, claim, label)
+
+    def _sources_of(self, claim: Claim, label: str) -> tuple[str, str]:
+        """The sources of the present and of the new version."""
+        versions = (claim.version, self._change.to_version)
+        old, new = (self._sources.get((claim.definition, version)) for version in versions)
+        if not old or not new:
+            raise _refuse(label, "the store does not have both versions of its file")
+        return old, new
 
     def _machine(self, program: StepProgram, claim: Claim, label: str) -> Migrated:
         from hark.programs.machines.machine_migration import migrate_machine

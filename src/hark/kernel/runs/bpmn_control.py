@@ -63,7 +63,7 @@ async def with_incidents(turn: Turn, rows: list[LockedRow]) -> set[str]:
     return stuck | {row.id for row in rows if row.status == "executing"}
 
 
-def post(turn: Turn, row: LockedRow, name: Literal["variables", "retry", "migrated"], payload: str = "null") -> None:
+def post(turn: Turn, row: LockedRow, name: Literal["variables", "retry"], payload: str = "null") -> None:
     """Post a request of an operator to a live process."""
     turn.inbox.post(row, "control", name, payload, wait_id=control_wait(row.id))
 

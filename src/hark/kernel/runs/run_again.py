@@ -69,6 +69,9 @@ async def apply(turn: Turn) -> None:
         await turn.tx.fetch(sql.consume_answers, ids=ids)
         for id in ids:
             run_signals.drop_waits(turn, turn.rows[id])
-        rows = [(child.id, child.step, child.state, child.lane, child.queue, child.parent_wait) for child in again]
+        rows = [
+            (child.id, child.step, child.state, child.lane, child.queue, child.version, child.parent_wait)
+            for child in again
+        ]
         await turn.tx.fetch(sql.run_children_again, rows)
         turn.result.pending.made_claimable = True

@@ -193,11 +193,12 @@ run_children_again = Sql(
     """
     UPDATE instances AS i SET status = 'runnable', held_by = NULL, step = coalesce(r.step, i.step),
         state = coalesce(r.state, i.state),
-        lane = coalesce(r.lane, i.lane), queue = coalesce(r.queue, i.queue),
+        lane = coalesce(r.lane, i.lane), queue = coalesce(r.queue, i.queue), version = coalesce(r.version, i.version),
         parent_wait = coalesce(r.parent_wait, i.parent_wait), counted = false, result = NULL, error = NULL,
         traceback = NULL, progress = NULL, attempt = 0, crashes = 0, epoch = i.epoch + 1, since = :position::bigint,
         due_at = NULL, blocked_on = NULL, lease_owner = NULL, finished_at = NULL, cancel_reason = NULL,
         updated_at = :now::bigint
-    FROM {rows: id text, step text, state text, lane text, queue text, parent_wait text} WHERE i.id = r.id
+    FROM {rows: id text, step text, state text, lane text, queue text, version integer, parent_wait text}
+    WHERE i.id = r.id
     """
 )

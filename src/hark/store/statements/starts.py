@@ -130,7 +130,7 @@ set_forked = Sql(
 migrate = Sql(
     """
     UPDATE instances AS i SET version = r.version, lane = r.lane, step = r.step, state = r.state, crashes = 0,
-        on_cancel = CASE WHEN r.kind = 'workflow' THEN i.on_cancel ELSE r.on_cancel END, epoch = i.epoch + 1,
+        on_cancel = CASE WHEN r.kind IN ('workflow', 'job') THEN i.on_cancel ELSE r.on_cancel END, epoch = i.epoch + 1,
         status = CASE WHEN i.status = 'held' THEN 'runnable' ELSE i.status END, held_by = NULL,
         error = CASE WHEN i.status = 'held' THEN NULL ELSE i.error END,
         traceback = CASE WHEN i.status = 'held' THEN NULL ELSE i.traceback END,

@@ -133,7 +133,9 @@ class BpmnChildren:
             self._claim, token.node, self._left.get(id), local=run.local_view(scope), root=run.state.variables
         )
         lane = service_lane(self._handler(token, node))
-        run.retries[token.child] = RetryChild(id, step=node.id, state=state, lane=lane, parent_wait=wait)
+        run.retries[token.child] = RetryChild(
+            id, step=node.id, state=state, lane=lane, version=self._claim.version, parent_wait=wait
+        )
 
     # -- ending --------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ from hark.programs.bpmn.interpreter.instance_state import (
     BpmnScope,
     BpmnState,
     FlowToken,
+    Unarmed,
     dump_bpmn_state,
     load_bpmn_state,
     resting_elements,
@@ -104,6 +105,7 @@ class _BpmnActivation:
             await self._retry.resume_failed()
         elif run.work:
             await self._retry.read_left()
+        changed = self._arm_added() if run.state.unarmed else []
         await self._work()
         rows = [(row, _payload(row)) for row in claim.inbox if row.kind != "signal"]
         ended = await self._ended_children(rows)
@@ -115,6 +117,7 @@ class _BpmnActivation:
                 await self._handle_after_work(row, payload, ended)
                 await self._work()
             handled.append(row)
+        self._arm_each(changed)
         return self._decide(handled)
 
     # -- what has come -------------------------------------------------------------------------------
@@ -136,6 +139,31 @@ class _BpmnActivation:
             for each in node.outputs:
                 run.assign(0, each.target, run.evaluate(each.source, given))
         scopes.begin(run, run.scopes[0], (number,))
+
+    def _arm_added(self) -> list[Unarmed]:
+        """Wait for what the instance has to wait for since it was migrated. Return those that it waits for already, and
+        that do not interrupt any more."""
+        run = self._run
+        added, run.state.unarmed = run.state.unarmed, []
+        for each in added:
+            token = run.tokens.get(each.token)
+            if each.catcher or (each.token and token is None):
+                continue
+            try:
+                catching.arm_added(run, token, each)
+            except (ExpressionError, StuckToken, HarkError) as error:
+                self._stuck("arm", token, each, error)
+        return [each for each in added if each.catcher]
+
+    def _arm_each(self, changed: list[Unarmed]) -> None:
+        """Arm the waits of these again, once what came for the earlier ones is handled."""
+        run = self._run
+        if run.work:
+            run.state.unarmed += changed
+            return
+        for each in changed:
+            if each.catcher in run.catchers:
+                catching.arm_each(run, run.catchers[each.catcher])
 
     async def _ended_children(self, rows: list[tuple[InboxRow, Any]]) -> dict[str, Any]:
         """The rows of the children that have failed, or have a result that is not in the inbox, read at once."""
@@ -180,7 +208,8 @@ class _BpmnActivation:
                 else:
                     self._children.ended(token, ended.get(row.name), payload.get("error"))
             case "control":
-                run.merge(0, payload)
+                if row.name != "migrated":
+                    run.merge(0, payload)
             case "awakeable":
                 if self._by_awakeable is None:
                     self._by_awakeable = {each.name: id for id, each in run.catchers.items()}
@@ -294,8 +323,8 @@ class _BpmnActivation:
         at = f" (line {line})" if line else ""
         text = storable(f"Element {element!r}{at}: {error}" if element else str(error))
         resume: Any = getattr(error, "resume", None) or name
-        kept = data if name in ("ended", "fire") else None
-        run.stop(None if name == "fire" else token, text, resume, kept, element=element, fatal=True)
+        kept = data if name in ("ended", "fire", "arm") else None
+        run.stop(None if name in ("fire", "arm") else token, text, resume, kept, element=element, fatal=True)
 
     # -- the outcome ---------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from hark.model.errors import InvalidInput
 from hark.programs.bpmn.bpmn_spec import EventSpec, NodeSpec
 from hark.programs.bpmn.interpreter.execution import Execution
-from hark.programs.bpmn.interpreter.instance_state import Catcher, FlowToken
+from hark.programs.bpmn.interpreter.instance_state import Catcher, FlowToken, Unarmed
 from hark.programs.bpmn.interpreter.scope_variables import StuckToken, VariableChange, as_name
 from hark.programs.bpmn.interpreter.timers import parse_end
 from hark.programs.expressions import ExpressionError
@@ -89,6 +89,26 @@ class _Naming:
     def __exit__(self, type: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, ExpressionError | StuckToken):
             raise StuckToken(f"the event {self._node.id!r} (line {self._node.line}): {error}") from error
+
+
+def arm_added(run: Execution, token: FlowToken | None, data: Unarmed) -> None:
+    """Wait for an event that the instance has to wait for since it was migrated."""
+    node, scope = run.graph.nodes[data.node], run.scopes.get(data.scope)
+    if token is None and (scope is None or scope.interrupted):
+        return  # a retry comes too late
+    if token is not None and node.host not in (None, token.node):
+        return
+    with _Naming(node):
+        arm(run, token, data.node, data.scope, again=not node.interrupting)
+
+
+def arm_each(run: Execution, catcher: Catcher) -> None:
+    """Arm the wait of a catcher again, because its event does not interrupt any more: it may come several times."""
+    new = structs.replace(catcher, id=run.number())
+    behaviour = run.graph.events[catcher.node]
+    assert behaviour is not None
+    run.remove_catcher(catcher)
+    run.add_catcher(new, behaviour.wait(run, new, again=True))
 
 
 def arm_timer_again(run: Execution, catcher: Catcher, due: int) -> None:

@@ -25,7 +25,7 @@ Action = Literal[
 ]
 Resumption = Literal[
     "enter", "body", "ended", "iterated", "completed", "leave", "fire", "child", "thrown", "compensate", "conditions",
-    "work",
+    "work", "arm",
 ]  # fmt: skip
 
 
@@ -173,6 +173,23 @@ class PendingAction(Struct, array_like=True):
     data: Any = None
 
 
+class Unarmed(Struct, array_like=True):
+    """An event that is still to be waited for since the instance was migrated.
+
+    Attributes:
+        node: The event.
+        token: Whose event it is; 0: it starts an event sub-process.
+        scope: The scope of its catcher.
+        catcher: Of an event that is waited for already: its catcher. From now on it may come several times, so its wait
+            is armed again.
+    """
+
+    node: int
+    token: int
+    scope: int
+    catcher: int = 0
+
+
 class BpmnState(Struct, omit_defaults=True):
     """The state of an instance.
 
@@ -191,6 +208,7 @@ class BpmnState(Struct, omit_defaults=True):
         work: The actions that an activation has left for the next one, the first to do last.
         passed: How many actions it has done since all of its tokens rested, if an activation has left some.
         spent: The work of the expressions in them, in actions that take as long.
+        unarmed: What the next activation has to wait for, because the instance was migrated.
     """
 
     variables: dict[str, Any]
@@ -207,6 +225,7 @@ class BpmnState(Struct, omit_defaults=True):
     work: list[PendingAction] = []
     passed: int = 0
     spent: int = 0
+    unarmed: list[Unarmed] = []
 
 
 load_bpmn_state = msgspec.json.Decoder(BpmnState).decode

@@ -12,7 +12,7 @@ from hark.model.activation import Claim
 from hark.programs.bpmn.interpreter.bpmn_children import BpmnChildren
 from hark.programs.bpmn.interpreter.bpmn_services import BpmnServices
 from hark.programs.bpmn.interpreter.execution import RETRIED, Execution, number_of
-from hark.programs.bpmn.interpreter.instance_state import FlowToken, Incident
+from hark.programs.bpmn.interpreter.instance_state import FlowToken, Incident, Unarmed
 from hark.programs.bpmn.interpreter.scope_variables import VariableChange
 from hark.programs.jobs.job_services import TaskOutput
 
@@ -101,6 +101,8 @@ class BpmnRetry:
                     run.push("fire", None, tuple(incident.data))
                 case "work":
                     pass  # its actions were kept
+                case "arm":
+                    run.state.unarmed.append(Unarmed(*incident.data))
                 case _ if token is None:
                     pass
                 case "child":
