@@ -75,6 +75,21 @@ def check_url(url: str) -> None:
         )
 
 
+async def _check_encoding(db: asyncpg.Connection) -> None:
+    """Refuse a database that cannot store every text: the first payload with another character would fail.
+
+    Raises:
+        StoreUnavailable: Its encoding is not UTF8.
+    """
+    encoding, name = await db.fetchrow("SELECT current_setting('server_encoding'), current_database()::text")  # type: ignore[misc]
+    if encoding != "UTF8":
+        raise StoreUnavailable(
+            f"The database {name!r} has the encoding {encoding}, which cannot store every text. The encoding of a "
+            "database cannot be changed. Create another one: CREATE DATABASE hark ENCODING 'UTF8' LC_COLLATE 'C' "
+            "LC_CTYPE 'C' TEMPLATE template0;"
+        )
+
+
 class PostgresStore:
     """A Store in one schema of a PostgreSQL database.
 
@@ -169,6 +184,7 @@ class PostgresStore:
         migrating = access == "migrate"
         db = await self._first_connection(migrating=migrating)
         try:
+            await _check_encoding(db)
             if migrating:
                 await self._migrate(db)
             else:
