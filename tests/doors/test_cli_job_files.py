@@ -1,12 +1,16 @@
 """`hark job check|graph|schema`: exit codes, problems with their places, drawings."""
 
+import asyncio
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from tests.doors.support_cli import run_cli, run_process
+from hark import Hark
+from tests.doors.support_cli import run_cli, run_process, store_options
+from tests.support.http import serving
+from tests.support.stores import Store
 
 GOOD = "name: release\ntasks:\n  - {name: build, run: make}\n  - {name: ship, handler: ship, needs: [build]}\n"
 
@@ -68,3 +72,68 @@ def test_with_an_app_its_gates_must_be_registered(tmp_path: Path, monkeypatch: p
     assert run_cli("job", "check", "bad.yaml").code == 0  # which gates there are is known only with an app
     bad = run_cli("job", "check", "bad.yaml", "--app", "gate_shop:app")
     assert (bad.code, "bad.yaml:3: a: the gate 'godo' is not registered" in bad.out) == (1, True)
+
+
+NEEDS = """\
+name: needy
+tasks:
+  - {name: a, handler: charge, gate: size-limit, undo: refund}
+  - {name: b, agent: opencode, run: hi}
+  - {name: c, run: x, gate: "{{ output }}"}
+  - {name: d, run: x, gate: {user_approval: {title: Ok?}}}
+"""
+
+
+@pytest.fixture
+def needy(tmp_path: Path) -> str:
+    path = tmp_path / "needy.yaml"
+    path.write_text(NEEDS, "utf-8")
+    return str(path)
+
+
+def test_j4_a_check_that_cannot_look_for_gates_says_so(needy: str) -> None:
+    found = run_cli("job", "check", needy)
+    assert (found.code, found.out) == (0, "ok: needy, 4 tasks.\n")
+    assert found.err == (
+        f"{needy}: warning: not checked whether there is the gate 'size-limit', the handler 'charge', the handler "
+        "'refund', the agent 'opencode': give --app, --db or --server.\n"
+    )
+    assert run_cli("job", "check", needy, "--json").json["warnings"] == [found.err.split("warning: ")[1].strip()]
+
+
+async def test_j4_a_check_with_a_store_or_a_server_asks_the_live_workers(needy: str, store: Store) -> None:
+    app = Hark(store.url, **store.options)
+    app.gate("size-limit")(lambda output, inputs: True)
+    app.handler("charge")(lambda task: 1)
+    where = store_options(store)
+    async with serving(app, worker=False) as client:
+        for options in (where, ["--server", str(client.base_url)]):
+            bad = await asyncio.to_thread(run_cli, "job", "check", needy, *options)
+            assert (bad.code, bad.out) == (1, f"{needy}:3: a: the gate 'size-limit' is not registered\n")
+    async with serving(app) as client:
+        for options in (where, ["--server", str(client.base_url)]):
+            found = await asyncio.to_thread(run_cli, "job", "check", needy, *options)
+            assert (found.code, found.out) == (0, "ok: needy, 4 tasks.\n"), found
+            assert [line.partition("warning: ")[2] for line in found.err.splitlines()] == [
+                "a: the handler 'refund' is not registered in a live worker; the task waits until a worker has it.",
+                "b: the agent 'opencode' is not registered in a live worker; the task waits until a worker has it.",
+            ]
+
+
+def test_j4_a_check_with_an_app_knows_its_agents_too(
+    needy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("HARK_AGENTS", '{"opencode": ["cat"]}')
+    (tmp_path / "needed.py").write_text(
+        "from hark import Hark\napp = Hark('sqlite://')\napp.gate('size-limit')(lambda output, inputs: True)\n"
+    )
+    found = run_cli("job", "check", needy, "--app", "needed:app", "--json").json
+    assert found["warnings"] == [
+        f"a: the handler {name!r} is not registered in the app; the task waits until a worker has it."
+        for name in ("charge", "refund")
+    ]
+
+
+def test_j4_a_check_on_a_store_that_does_not_exist_cannot_look(needy: str, tmp_path: Path) -> None:
+    assert "nowhere.db" in run_cli("job", "check", needy, "--db", f"sqlite:///{tmp_path}/nowhere.db").error_line(2)

@@ -192,7 +192,7 @@ class AnswerVerbs(Core):
             A reply with a `Page` of `Awakeable`s.
 
         Raises:
-            NotFound: The awakeable `after` has been removed.
+            NotFound: There is no such instance, or the awakeable `after` has been removed.
         """
         size, wanted = check_limit(limit), optional_target(job)
         optional_name(after, "after")

@@ -16,8 +16,6 @@ from hark.app import drawings
 from hark.app.arguments import check_cursor, check_limit, optional_name, target_of
 from hark.app.checking import Progress
 from hark.app.hark import Hark
-from hark.app.job_files import Job
-from hark.app.registered_jobs import gates_of, unknown_gates
 from hark.engine.observe import metrics
 from hark.engine.observe.metric_families import Family, families
 from hark.engine.tasks.outside_tasks import OutsideTasks
@@ -25,7 +23,7 @@ from hark.engine.turns.reply import Reply
 from hark.kernel.requests import CommitNote, RecordOrigin
 from hark.model.errors import InvalidInput
 from hark.model.job_report import JobReport
-from hark.model.lanes import gate_lane, lane_name_problem
+from hark.model.lanes import lane_name_problem
 from hark.model.masking import masked
 from hark.model.names import check_name, is_name
 from hark.model.nats import NatsReport
@@ -40,7 +38,7 @@ from hark.programs import effects
 from hark.store import connect, reads
 from hark.store import statements as sql
 from hark.store.protocol import Store, Unmigrated
-from hark.views import definition_views, health, instance_views, job_reporting, run_events, schedule_views
+from hark.views import definition_views, health, instance_views, job_reporting, run_events, schedule_views, worker_info
 from hark.views.listing import prefix_range
 from hark.views.run_events import Cursor
 
@@ -187,11 +185,9 @@ class DoorAccess:
         """
         return self.app._read(lambda store: drawings.draw_definition(store, name))
 
-    def check_gates(self, job: Job) -> None:
-        """Raise InvalidDefinition if the app has not registered a gate of the job. The store is not asked."""
-        known = self.app._registry.lanes()
-        if unknown := [gate for gate in gates_of(job) if gate_lane(gate) not in known]:
-            raise unknown_gates(job, unknown)
+    def handlers_of_app(self) -> set[str]:
+        """The handlers, agents and gates of the app, by the names that `WorkerInfo.handlers` has for them."""
+        return set(worker_info.handlers_in(self.app._registry.lanes()))
 
     def use_agents(self, agents: Mapping[str, Sequence[str]]) -> None:
         """Let the app run these agents too, as `--agent` does. They replace its own of the same type.

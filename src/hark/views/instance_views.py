@@ -47,16 +47,12 @@ def _instance(row: reads.InstanceRow, waits: Sequence[Wait], state: Any) -> Inst
     )  # fmt: skip
 
 
-async def _address(store: Store, target: str) -> str | None:
-    return next((str(id) for _, id in await store.read(sql.addresses, [(target,)]) if id is not None), None)
-
-
 async def find(store: Store, target: str) -> str:
     """The id of the instance that a target means: an id, or a correlation key."""
-    id = await _address(store, target)
-    if id is None:
+    found = next((str(id) for _, id in await store.read(sql.addresses, [(target,)]) if id is not None), None)
+    if found is None:
         raise no_instance(target)
-    return id
+    return found
 
 
 async def instances(store: Store, ids: Sequence[str]) -> dict[str, Instance]:
@@ -284,8 +280,7 @@ async def awakeable_page(
     if job is None:
         found = await store.read(reads.list_awakeables, **place)
     else:
-        owner = await _address(store, job)  # an instance that does not exist has no awakeables
-        found = [] if owner is None else await store.read(reads.list_awakeables_of, job=owner, **place)
+        found = await store.read(reads.list_awakeables_of, job=await find(store, job), **place)
     ids = [row.id for row in listing.fitting(found[:limit], lambda row: row.bytes)]
     rows = {row.id: row for row in await store.read(reads.read_awakeables, ids=ids)} if ids else {}
     return Page((awakeable(rows[id], link) for id in ids if id in rows), ids[-1] if len(found) > len(ids) else None)

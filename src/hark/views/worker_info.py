@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -66,10 +66,15 @@ def _worker(row: WorkerRow, now: int) -> WorkerInfo:
     return WorkerInfo(
         row.id, info.host, info.pid, info.version, info.queues, info.free,
         tuple(lane for lane in lanes if "@" in lane),
-        tuple(handler_of(lane) or lane for lane in lanes if "@" not in lane and lane not in INTERPRETED),
+        handlers_in(lanes),
         from_micros(row.started_at), from_micros(row.until), row.until >= now,
         {handler_of(lane) or lane: code for lane, code in info.codes.items()},
     )  # fmt: skip
+
+
+def handlers_in(lanes: Iterable[str]) -> tuple[str, ...]:
+    """The handlers, agents and gates among these lanes, by the names that people know."""
+    return tuple(handler_of(lane) or lane for lane in lanes if "@" not in lane and lane not in INTERPRETED)
 
 
 def codes_of(row: WorkerRow) -> dict[str, str]:

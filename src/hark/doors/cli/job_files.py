@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from hark.doors.cli.engine import local_app
+from hark.doors.cli.engine import local_app, open_engine
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json, printable
 from hark.model.errors import InvalidDefinition, InvalidInput
@@ -52,27 +52,66 @@ def print_problems(file: Path, error: InvalidDefinition, to: TextIO | None = Non
 def check(options: Options, file: JobFile) -> None:
     """Check a job file and print what is wrong with it.
 
-    Exits with 1 if it has problems, with 2 if it cannot be read. With --app, its gates must be those of the app.
+    Exits with 1 if it has problems, with 2 if it cannot be read. Gates must be those of the app (--app), or of a live
+    worker on the store (--db) or of the server (--server); a handler or an agent that none of them has is a warning.
 
     hark job check release.yaml
     """
     try:
         job = read_job(file)
-        if options.app is not None:
-            from hark.app.door_access import DoorAccess
-
-            DoorAccess(local_app(options)).check_gates(job)
+        warnings = _check_needs(options, job)
     except InvalidDefinition as error:
         if options.json:
-            print_json({"ok": False, "name": None, "problems": [vars(problem) for problem in error.problems]})
+            problems = [vars(problem) for problem in error.problems]
+            print_json({"ok": False, "name": None, "problems": problems, "warnings": []})
         else:
             print_problems(file, error)
         raise typer.Exit(1) from None
     if options.json:
-        print_json({"ok": True, "name": job.name, "problems": []})
-    else:
-        count = len(job.spec.tasks)
-        print(f"{colored('ok')}: {printable(job.name)}, {count} task{'s' if count != 1 else ''}.")
+        print_json({"ok": True, "name": job.name, "problems": [], "warnings": warnings})
+        return
+    count = len(job.spec.tasks)
+    print(f"{colored('ok')}: {printable(job.name)}, {count} task{'s' if count != 1 else ''}.")
+    for warning in warnings:
+        print(f"{file}: warning: {printable(warning)}", file=sys.stderr)
+
+
+def _check_needs(options: Options, job: "Job") -> list[str]:
+    """Compare what a job needs with what there is, as far as the options say where to look. Returns warnings.
+
+    Raises:
+        InvalidDefinition: Nothing has one of its gates.
+    """
+    from hark.app.job_files import needs_of, unknown_gates
+
+    needs = needs_of(job.spec)
+    if not needs:
+        return []
+    known, where = _known_handlers(options)
+    if not where:
+        listed = ", ".join(dict.fromkeys(map(str, needs)))
+        return [f"not checked whether there is {listed}: give --app, --db or --server."]
+    missing = [need for need in needs if need.listed not in known]
+    if gates := [need.name for need in missing if need.what == "gate"]:
+        raise unknown_gates(job, gates)
+    text = f"is not registered in {' or '.join(where)}; the task waits until a worker has it."
+    return list(dict.fromkeys(f"{need.task}: {need} {text}" for need in missing))
+
+
+def _known_handlers(options: Options) -> tuple[set[str], list[str]]:
+    """The handlers, agents and gates that there are, and the places where the options let this command look."""
+    known, where = set(), []
+    if options.app is not None:
+        from hark.app.door_access import DoorAccess
+
+        known |= DoorAccess(local_app(options)).handlers_of_app()
+        where.append("the app")
+    if options.remote is not None or options.url is not None:
+        with open_engine(options, "read") as hark:
+            live = [worker for worker in hark.workers().result() if worker.live]
+        known.update(*(worker.handlers for worker in live))
+        where.append("a live worker")
+    return known, where
 
 
 def graph(
