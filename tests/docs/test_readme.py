@@ -32,15 +32,18 @@ async def killed(self):
 SqliteTx.commit = killed
 """
 
+# In another module: the code of the example is the same in both runs.
+RUN = "import runpy; runpy.run_path('example.py', run_name='__main__')"
+
 
 def block(containing: str) -> str:
     """The first Python block of README that contains a text."""
     return next(code for language, code in blocks(README) if language == "python" and containing in code)
 
 
-def run(folder: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, code: str, *how: str, **environment: str) -> subprocess.CompletedProcess[str]:
     (folder / "example.py").write_text(code, "utf-8")
-    command = [sys.executable, "example.py"]
+    command = [sys.executable, *(how or ("example.py",))]
     env = {**os.environ, **environment}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, env=env, check=False)
 
@@ -53,7 +56,7 @@ def test_the_first_example_ends_well_wherever_it_was_killed(tmp_path: Path) -> N
     for number in range(1, 100):
         folder = tmp_path / str(number)
         folder.mkdir()
-        first = run(folder, KILLED + example, KILL_AT=str(number))
+        first = run(folder, example, "-c", KILLED + RUN, KILL_AT=str(number))
         if first.returncode == 0:  # it has no COMMIT of this number
             break
         assert first.returncode == -9, first.stderr

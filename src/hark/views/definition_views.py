@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from hark.model.lanes import INTERPRETED, lane_of, what_runs
 from hark.model.page import Page
+from hark.model.processes import is_gone
 from hark.model.values import DefinitionView
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import VersionRow, WorkerRow
-from hark.views.worker_info import codes_of, name_of
+from hark.views.worker_info import codes_of, name_of, process_of
 
 
 async def versions(store: Store, name: str | None, size: int, after: str | None) -> Page[DefinitionView]:
@@ -58,7 +59,8 @@ async def _not_undeployed(store: Store) -> list[VersionRow]:
 
 async def _live_workers(store: Store) -> list[WorkerRow]:
     now = await store.time()
-    return [row for row in await store.read(reads.all_workers) if row.until >= now]
+    rows = await store.read(reads.all_workers)
+    return [row for row in rows if row.until >= now and not is_gone(process_of(row))]
 
 
 async def _views(
@@ -136,6 +138,8 @@ async def changes(store: Store, changed: Collection[tuple[str, int]], here: Mapp
             continue
         lane = lane_of("workflow", row.name, row.version)
         others = [worker for worker in workers if codes_of(worker).get(lane) not in (None, here.get(lane))]
+        if not others and not row.instances:
+            continue  # the two codes do not meet
         parts = [f"{row.fingerprint} here, {row.earlier_code} before"]
         if others:
             parts.append(f"{codes_of(others[0])[lane]} on {name_of(others[0])}")

@@ -115,7 +115,7 @@ def lease_of(row: LeaseRow) -> float:
     return _info(row.info).lease
 
 
-def process_of(row: LeaseRow) -> str:
+def process_of(row: LeaseRow | WorkerRow) -> str:
     """The process of this worker; "" if it has not recorded it, or is a worker outside."""
     return _info(row.info).process
 
