@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from hark.app import drawings
 from hark.app.arguments import check_cursor, check_limit, optional_name, target_of
 from hark.app.checking import Progress
 from hark.app.hark import Hark
+from hark.engine.callers.waiting import Ended
 from hark.engine.observe import metrics
 from hark.engine.observe.metric_families import Family, families
 from hark.engine.tasks.outside_tasks import OutsideTasks
@@ -33,7 +34,7 @@ from hark.model.page import Page
 from hark.model.report import Report
 from hark.model.task_lease import parse_lease
 from hark.model.tokens import digest
-from hark.model.values import Awakeable, DefinitionView, Event, Schedule, Token
+from hark.model.values import TERMINAL, Awakeable, DefinitionView, Event, Instance, Schedule, Token
 from hark.programs import effects
 from hark.store import connect, reads
 from hark.store import statements as sql
@@ -389,6 +390,38 @@ class DoorAccess:
             raise InvalidInput(f"Give a `lease` of 1 to {_MAX_LEASE} seconds, and a `wait` of 0 to {_MAX_WAIT}.")
         return await self.outside_tasks.fetch(worker, handlers, most, lease, wait, gone)
 
+    async def get_when_ended(self, target: str, wait: float, gone: asyncio.Future[None]) -> Instance:
+        """Read an instance when it has ended, or after a time as it is then.
+
+        It costs no thread, and no reads while it waits: the commits of this process, or one read after a hint for all
+        that wait, say which instances have ended.
+
+        Args:
+            target: The instance: its id or its key.
+            wait: Seconds, 0 to 60.
+            gone: Done when the caller does not wait any more.
+
+        Raises:
+            NotFound: There is no such instance.
+            InvalidInput: `wait` is out of range.
+        """
+        if not 0 <= wait <= _MAX_WAIT:
+            raise InvalidInput(f"wait={wait!r}: give 0 to {_MAX_WAIT} seconds, and ask again for a longer time.")
+        found = await self.app.get(target)
+        if found.status in TERMINAL:
+            return found
+        end: Reply[Any] = Reply()
+        # By its id: the key may belong to another instance by the time this one has ended.
+        self.app._clerk.wait_until(found.id, Ended(), wait, end)
+        ended = asyncio.ensure_future(_unless_late(end))
+        try:
+            done, _ = await asyncio.wait([ended, gone], return_when=asyncio.FIRST_COMPLETED)
+            if ended in done:
+                await ended
+        finally:
+            ended.cancel()
+        return await self.app.get(found.id)
+
     # -- links and forms ----------------------------------------------------------------------------
 
     @property
@@ -452,3 +485,9 @@ class DoorAccess:
             return bool(await store.read(sql.any_live_token, now=self.app._clerk.now()))
 
         return self.app._read(find)
+
+
+async def _unless_late(end: Reply[Any]) -> None:
+    """Wait for the end of an instance, or for the timeout."""
+    with suppress(TimeoutError):
+        await end

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
+from hark.doors.http.long_poll import call_over
 from hark.doors.http.pages import Limit, PageQuery, page_of, page_response
-from hark.doors.http.parsing import Name
+from hark.doors.http.parsing import Name, Seconds
 from hark.doors.http.responses import Response, error_body, json_response
 from hark.doors.http.routes import HttpRequest, answer_with
 from hark.doors.times import parse_time
@@ -26,6 +27,16 @@ _NO_ANSWER = f"The store did not answer within {_HEALTH_TIMEOUT:g} s. Check the 
 # For /openapi.json only: the handler parses both.
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 JsonObject = Annotated[str, msgspec.Meta(extra_json_schema={"contentMediaType": "application/json"})]
+
+
+class InstanceQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Whether to wait for the end of the instance.
+
+    Attributes:
+        wait: Answer when it has ended, or after so many seconds with the instance as it is then.
+    """
+
+    wait: Seconds = 0.0
 
 
 class InstancesQuery(PageQuery):
@@ -150,7 +161,15 @@ async def instances(request: HttpRequest) -> Response:
     return page_response(found)
 
 
-instance = answer_with(lambda request, target: request.app.get(target))
+async def instance(request: HttpRequest) -> Response:
+    query: InstanceQuery = request.query()
+    [target] = request.args
+    if not query.wait:
+        return json_response(await request.app.get(target))
+    async with call_over(request) as gone:
+        return json_response(await request.access.get_when_ended(target, query.wait, gone))
+
+
 why = answer_with(lambda request, target: request.app.why(target))
 
 

@@ -6,23 +6,20 @@ its claims are handed back at once.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from hark.doors.http import parsing
-from hark.doors.http.parsing import Name, Receive
+from hark.doors.http.long_poll import call_over
+from hark.doors.http.parsing import Name, Seconds
 from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest
 
 # The limits are for /openapi.json only: the app checks them, with better messages.
 Most = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "maximum": 100})]
 Lease = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 1, "maximum": 3600})]
-Wait = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 60})]
 Delay = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0})]
 Handlers = Annotated[list[Name], msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": 100})]
 
@@ -42,7 +39,7 @@ class FetchBody(msgspec.Struct, forbid_unknown_fields=True):
     handlers: Handlers
     max: Most = 1
     lease: Lease = 60.0
-    wait: Wait = 30.0
+    wait: Seconds = 30.0
 
 
 class HeartbeatBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -131,29 +128,11 @@ class TaskReported(msgspec.Struct):
 
 async def fetch(request: HttpRequest) -> Response:
     body = await request.body_as(FetchBody)
-    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def end() -> None:
-        if not gone.done():
-            gone.set_result(None)
-
-    watching = asyncio.ensure_future(_disconnect(request.receive, end))
-    try:
-        with request.server.feed.ending(end):
-            found = await request.access.fetch_tasks(
-                body.worker, body.handlers, most=body.max, lease=body.lease, wait=body.wait, gone=gone
-            )
-    finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+    async with call_over(request) as gone:
+        found = await request.access.fetch_tasks(
+            body.worker, body.handlers, most=body.max, lease=body.lease, wait=body.wait, gone=gone
+        )
     return json_response(found)
-
-
-async def _disconnect(receive: Receive, end: Callable[[], None]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    end()
 
 
 async def heartbeat(request: HttpRequest) -> Response:
