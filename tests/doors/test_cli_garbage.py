@@ -14,7 +14,7 @@ from tests.doors.support_cli import HARK, run_cli, run_process, store_options
 from tests.support.stores import sqlite_file
 
 ARGUMENTS = {
-    "start": 1, "signal": 2, "broadcast": 1, "message": 2, "instance show": 1, "instance cancel": 1,
+    "start": 1, "result": 1, "signal": 2, "broadcast": 1, "message": 2, "instance show": 1, "instance cancel": 1,
     "instance retry": 1, "instance why": 1, "awakeable show": 1, "awakeable resolve": 1, "awakeable reject": 1,
     "awakeable await": 1, "events": 0, "instance list": 0, "awakeable list": 0,
 }  # fmt: skip

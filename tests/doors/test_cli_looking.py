@@ -23,8 +23,8 @@ from tests.support.postgres import Postgres
 from tests.support.stores import Store, postgres_schema, run_sql, sqlite_file
 
 LOOKING = [
-    "instance list", "instance show i", "instance why i", "events", "events --job i", "awakeable list",
-    "awakeable show prom_1abc123", "awakeable await prom_1abc123", "token list", "workers",
+    "instance list", "instance show i", "instance why i", "result i --timeout 0", "events", "events --job i",
+    "awakeable list", "awakeable show prom_1abc123", "awakeable await prom_1abc123", "token list", "workers",
     "doctor",
 ]  # fmt: skip
 WRITING = [
@@ -186,7 +186,7 @@ def test_d4_a_read_only_file_in_a_read_only_folder_can_be_looked_at(open_folder:
     assert cli("migrate").code == 0
     cli.ask(of="i")
     done = as_a_reader(open_folder, *LOOKING)
-    codes = {"awakeable await prom_1abc123": 75, "doctor": 1}
+    codes = {"awakeable await prom_1abc123": 75, "result i --timeout 0": 75, "doctor": 1}
     assert done.stdout.splitlines()[-1:] == [str([codes.get(words, 0) for words in LOOKING])], done
     assert "no worker for 1 live instance" in done.stdout
 

@@ -18,13 +18,15 @@ from tests.doors.support_cli import HARK, Cli, run_cli, run_process, store_optio
 from tests.support.stores import Store, sqlite_file
 
 COMMANDS = [
-    "serve", "worker", "start", "signal", "broadcast", "message", "migrate", "init", "demo", "doctor", "events",
-    "instance list", "instance show", "instance cancel", "instance retry", "instance why", "awakeable resolve",
-    "awakeable reject", "awakeable claim", "awakeable unclaim", "awakeable list", "awakeable show", "awakeable create",
-    "awakeable await", "timeout check", "schedule create", "schedule list", "schedule pause", "schedule resume",
-    "schedule trigger", "schedule delete", "token create", "token list", "token revoke", "secret rotate", "workers",
-    "job check", "job graph", "job schema", "job run", "job status", "job list", "job cancel", "job retry", "job logs",
-    "instance variables", "instance diagram", "bpmn deploy", "bpmn undeploy", "bpmn list", "bpmn check", "bpmn render",
+    "serve", "worker", "start", "result", "signal", "broadcast", "message", "migrate", "init", "demo", "doctor",
+    "events", "instance list", "instance show", "instance cancel", "instance retry", "instance why",
+    "awakeable resolve", "awakeable reject", "awakeable claim", "awakeable unclaim", "awakeable list",
+    "awakeable show", "awakeable create", "awakeable await", "timeout check", "schedule create", "schedule list",
+    "schedule pause", "schedule resume", "schedule trigger", "schedule delete", "token create", "token list",
+    "token revoke", "secret rotate", "workers", "job check", "job graph", "job schema", "job run", "job status",
+    "job list", "job cancel", "job retry", "job logs", "instance variables", "instance diagram", "bpmn deploy",
+    "bpmn undeploy", "bpmn list", "bpmn check", "bpmn render", "instance journal", "check", "export",
+    "definition list", "definition retire", "definition unretire",
 ]  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from hark.app.handle import Handle, Target
 from hark.engine.callers.waiting import Ended, StatusReached
 from hark.engine.turns.reply import Reply
 from hark.model import json
-from hark.model.errors import InstanceCancelled, InstanceFailed, InvalidInput
+from hark.model.errors import InvalidInput, end_without_result
 from hark.model.outcomes import Duration
 from hark.model.page import Page
 from hark.model.values import Entry, Event, Instance, Status, Wait, WaitKind, Why, WorkerInfo
@@ -275,9 +275,4 @@ def _result(row: Sequence[Any]) -> Any:
     id, status, result, error = row
     if status == "done":
         return None if result is None else json.load(result)
-    if status == "cancelled":
-        reason = "." if error in (None, "cancelled") else f": {error}"  # "cancelled" is stored without a reason
-        raise InstanceCancelled(f"Instance {id} was cancelled{reason}", id=id, reason=error)
-    raise InstanceFailed(
-        f"Instance {id} failed: {str(error).rstrip('.')}. Fix the cause, then retry it.", id=id, error=error
-    )
+    raise end_without_result(id, status, error)

@@ -54,4 +54,4 @@ class TooManyStreams(HarkError):
 
 
 class StillSuspended(HarkError):
-    """The awakeable of `hark awakeable await` is still pending: exit 75, run the command again later."""
+    """The command waits for something that has not happened yet: exit 75, run it again later."""

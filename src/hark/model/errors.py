@@ -479,6 +479,15 @@ def task_lost(task: str, status: str) -> TaskLost:
     return TaskLost(f"Task {task} was lost: {why}. Nothing was stored; end the work on it.", status=status)
 
 
+def end_without_result(id: str, status: str, error: str | None) -> InstanceFailed | InstanceCancelled:
+    """The error for the result of an instance that has failed or was cancelled."""
+    if status == "cancelled":
+        reason = "." if error in (None, "cancelled") else f": {error}"  # "cancelled" is stored without a reason
+        return InstanceCancelled(f"Instance {id} was cancelled{reason}", id=id, reason=error)
+    text = f"Instance {id} failed: {str(error).rstrip('.')}. Fix the cause, then retry it."
+    return InstanceFailed(text, id=id, error=error)
+
+
 def unfinished_undo(reason: str) -> str:
     """The addition to the error of an instance whose undo could not finish, after a cancel for this reason."""
     return f"It was being cancelled ({reason}), and its undo has not finished: a retry continues the undo."

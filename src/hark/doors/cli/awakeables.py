@@ -19,7 +19,7 @@ from hark.doors.cli.engine import (
     read_up_to,
 )
 from hark.doors.cli.options import After, File, Job, Limit, Options, Payload, Text, parse_json, parse_payload
-from hark.doors.cli.output import colored, print_fields, print_json, print_next_page, printable, when
+from hark.doors.cli.output import colored, print_fields, print_json, print_next_page, print_result, printable, when
 from hark.doors.cli.run_directory import next_place
 from hark.doors.errors import StillSuspended
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidAnswer, InvalidInput
@@ -261,7 +261,7 @@ def await_(
             found = hark.awakeable(id).result()
     match found.status:
         case "RESOLVED":
-            print(found.payload) if isinstance(found.payload, str) and not options.json else print_json(found.payload)
+            print_result(found.payload, as_json=options.json)
         case "PENDING":
             from hark.model.schema import example_answer
 

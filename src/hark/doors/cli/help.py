@@ -17,7 +17,7 @@ OTHER_OPTIONS = "Store, server and output"
 _TASKS = {
     "Begin": ("init", "demo"),
     "Run": ("serve", "worker", "migrate"),
-    "Start and signal": ("start", "signal", "broadcast", "message", "schedule"),
+    "Start and signal": ("start", "result", "signal", "broadcast", "message", "schedule"),
     "Look and answer": ("job", "bpmn", "instance", "awakeable", "events", "workers"),
     "Deploy": ("check", "export", "definition"),
     "Operate": ("doctor", "token", "secret", "timeout"),

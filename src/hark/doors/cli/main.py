@@ -23,6 +23,7 @@ from hark.doors.cli import (
     jobs,
     migrate,
     migrate_and_fork,
+    results,
     schedules,
     secrets,
     serve_and_worker,
@@ -63,8 +64,9 @@ _EXIT_CODES: dict[type[HarkError], int] = {
 
 cli = group("Durable workflows that wait for the outside world.", root=True)
 for verb in (
-    start_and_signal.start, start_and_signal.signal, start_and_signal.broadcast, start_and_signal.message,
-    init_and_demo.init, init_and_demo.demo, doctor.doctor, events.events, workers.workers,
+    start_and_signal.start, results.result, start_and_signal.signal, start_and_signal.broadcast,
+    start_and_signal.message, init_and_demo.init, init_and_demo.demo, doctor.doctor, events.events,
+    workers.workers,
 ):  # fmt: skip
     command(cli)(verb)
 for command_on_a_store in (

@@ -32,6 +32,16 @@ def print_json(value: Any) -> None:
     print(json.dump_unchecked(value))
 
 
+def print_result(value: Any, *, as_json: bool) -> None:
+    """Print a value alone: text as it is, so that a script can use it, anything else as JSON."""
+    if not isinstance(value, str) or as_json:
+        print_json(value)
+    elif sys.stdout.isatty():
+        print(*map(printable, value.split("\n")), sep="\n")
+    else:
+        print(value)
+
+
 def print_svg(svg: str, output: Path | None, *, as_json: bool) -> None:
     drawn = f"{svg.rstrip()}\n"
     if output is not None:

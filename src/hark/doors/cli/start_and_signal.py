@@ -8,6 +8,8 @@ from hark.doors.cli.completion import definitions
 from hark.doors.cli.engine import find_target, open_engine
 from hark.doors.cli.options import File, Options, Payload, Tags, Target, Text, parse_json, parse_payload, parse_tags
 from hark.doors.cli.output import print_json
+from hark.doors.cli.results import Timeout, check_timeout, print_end
+from hark.model.errors import InvalidInput
 
 
 def _dedup_key(what: str) -> Any:
@@ -37,12 +39,20 @@ def start(
         int | None, typer.Option("--version", metavar="N", help="The version; by default the newest one")
     ] = None,
     tag: Tags = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and print its result alone")] = False,
+    timeout: Timeout = None,
 ) -> None:
     """Start an instance and print its id.
+
+    With --wait it prints the result of the instance instead, as `hark result` does, with the same exit codes. A worker
+    must run elsewhere. Ctrl-C ends only the command.
 
     hark start Checkout --input '{"order": 42}' --key order:42
     """
     value = parse_json(input, "--input")
+    if timeout is not None and not wait:
+        raise InvalidInput("--timeout is for --wait. Give both, or use `hark result ID --timeout SECONDS` later.")
+    check_timeout(timeout)
     # The store of an app may be new. A store that was named must exist: a typing error must not create another one.
     named = options.app is None or options.url is not None or options.schema is not None
     with open_engine(options, "write" if named else "migrate") as hark:
@@ -57,6 +67,9 @@ def start(
             version=version,
             tags=parse_tags(tag),
         ).result()
+        if wait:
+            print_end(options, hark, handle.id, timeout)
+            return
     print_json({"id": handle.id}) if options.json else print(handle.id)
 
 

@@ -30,7 +30,7 @@ JsonObject = Annotated[str, msgspec.Meta(extra_json_schema={"contentMediaType": 
 
 
 class InstanceQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Whether to wait for the end of the instance.
+    """The time to wait for the end of the instance.
 
     Attributes:
         wait: Answer when it has ended, or after so many seconds with the instance as it is then.
