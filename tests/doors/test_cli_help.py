@@ -21,7 +21,7 @@ from tests.support.stores import Store
 
 STORE_ONLY = [
     "serve", "worker", "migrate", "awakeable create", "timeout check", "token create", "token list", "token revoke",
-    "secret rotate",
+    "secret rotate", "check", "export",
 ]  # fmt: skip
 
 
@@ -72,7 +72,10 @@ def test_d4_the_options_of_a_command_come_before_those_of_all_commands(words: st
 
 @pytest.mark.parametrize("words", [words for words in STORE_ONLY if words != "timeout check"])  # it asks the server
 def test_d4_a_command_that_offers_no_server_refuses_one(words: str) -> None:
-    arguments = {"token revoke": ["x"], "token create": ["--scope", "read"]}.get(words, [])
+    arguments = {
+        "token revoke": ["x"], "token create": ["--scope", "read"], "check": ["--app", "shop:app"],
+        "export": ["--live", "-o", "live.json"],
+    }.get(words, [])  # fmt: skip
     assert "--server" in run_cli(*words.split(), *arguments, "--server", "http://127.0.0.1:1").error_line(2)
 
 

@@ -26,7 +26,7 @@ COMMANDS = [
     "token revoke", "secret rotate", "workers", "job check", "job graph", "job schema", "job run", "job status",
     "job list", "job cancel", "job retry", "job logs", "instance variables", "instance diagram", "bpmn deploy",
     "bpmn undeploy", "bpmn list", "bpmn check", "bpmn render", "instance journal", "check", "export",
-    "definition list", "definition retire", "definition unretire",
+    "definition list", "definition retire", "definition unretire", "instance migrate", "instance fork",
 ]  # fmt: skip
 
 

@@ -26,7 +26,6 @@ from hark.doors.cli.output import (
 )
 from hark.doors.cli.tables import print_table, shown_ids
 from hark.doors.times import parse_time
-from hark.model import json
 from hark.model.errors import InvalidInput
 
 cli = group("List, explain, draw, cancel and retry instances.")
@@ -266,6 +265,8 @@ def journal(options: Options, target: Target, limit: Limit = 1000, after: After 
 
 
 def _received(entry: Any) -> str:
+    from hark.model import json
+
     return printable(f"error: {entry.error}" if entry.error is not None else json.dump(entry.value))
 
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +12,6 @@ from hark.doors.cli.engine import Engine, find_target, open_engine
 from hark.doors.cli.options import Options, Tags, Target, parse_json, parse_tags
 from hark.doors.cli.output import print_json, printable
 from hark.doors.cli.progress import progress_bar
-from hark.doors.cli.remote import RemoteHark
 from hark.model.errors import InvalidInput
 
 _POLL = 0.2  # seconds
@@ -165,8 +164,7 @@ def _confirm(found: Any, to: int, options: Options, *, yes: bool) -> None:
 @contextmanager
 def _own_worker(hark: Engine) -> Iterator[None]:
     """Carry it out in this process, if that has the store: the workers that run may not have the new code yet."""
-    context: Any = nullcontext() if isinstance(hark, RemoteHark) else hark.worker({}, grace=_GRACE)
-    with context:
+    with hark.worker({}, grace=_GRACE):  # through a server: nothing, its workers work
         yield
 
 
