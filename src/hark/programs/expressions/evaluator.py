@@ -191,6 +191,7 @@ class Evaluation:
 
     def _compare(self, node: Comparison, left: Any, right: Any) -> bool:
         if node.converts and isinstance(left, str) is not isinstance(right, str):
+            self.budget.spend_text(len(left if isinstance(left, str) else right))
             left, right = _converted(left, right), _converted(right, left)
         match node.operator:
             case "in":

@@ -205,7 +205,7 @@ def _abs(budget: Budget, number: Any) -> int | float:
 @_function("round(number, digits)", 1, 2)
 def _round(budget: Budget, number: Any, digits: Any = 0) -> int | float:
     """Rounded to the nearest; half is rounded away from zero. Without digits the result has no fraction."""
-    _need(number, "round", "number")
+    check_number(_need(number, "round", "number"))
     if isinstance(digits, bool) or not isinstance(digits, int) or not 0 <= digits <= _MOST_DIGITS:
         raise WrongValue(f"round needs a number of digits from 0 to {_MOST_DIGITS}")
     if isinstance(number, int) or abs(number) >= _EXACT or not math.isfinite(number):
@@ -231,7 +231,8 @@ def _number(budget: Budget, value: Any) -> int | float:
     """The number that a text consists of, such as the output of a shell command; a number as it is."""
     if kind_of(value) == "number":
         return value  # type: ignore[no-any-return]
-    text = _need(value, "number", "text", "number").strip()
+    budget.spend_text(len(_need(value, "number", "text", "number")))
+    text = value.strip()
     if len(text) > _MAX_NUMBER:
         raise WrongValue("The text is not a number: it is too long")
     number = as_number(text)

@@ -14,6 +14,7 @@ from hark.programs.expressions.budget import Budget
 
 Kind = Literal["null", "true or false", "number", "text", "list", "object"]
 
+_WORD = 64  # bits
 _encode = msgspec.json.Encoder().encode
 
 
@@ -103,6 +104,9 @@ def _size(value: Any, budget: Budget) -> int:
                 raise WrongValue("An object has a key that is not a text")
             size += sum(len(key) + 4 for key in part)
             pending.extend(part.values())
+        elif type(part) is int and part.bit_length() > _WORD:  # to write it takes the square of its length
+            budget.spend(part.bit_length() // 8)
+            size += part.bit_length() // 3
         else:
             size += 8
     return size

@@ -18,6 +18,8 @@ from hark.programs.expressions.feel.values import TEMPORAL, FeelRange, as_json_v
 from hark.programs.expressions.json_values import WrongValue
 from hark.programs.expressions.tree import Node
 
+_LONG: Final = 10**34  # a longer number takes more than a step
+
 
 class FeelEvaluation:
     """An evaluation of one compiled text: its variables, and what is left of its budget."""
@@ -78,6 +80,7 @@ class FeelEvaluation:
 
     def _negative(self, node: tree.Negative) -> Any:
         value = self.value(node.of)
+        self.budget.spend(numbers.effort(value))
         return numbers.negative(value) if numbers.is_number(value) else temporal_arithmetic.negative(value)
 
     def _arithmetic(self, node: tree.Arithmetic) -> Any:
@@ -93,11 +96,16 @@ class FeelEvaluation:
 
     def _apply(self, operator: str, left: Any, right: Any) -> Any:
         if numbers.is_number(left) and numbers.is_number(right):
+            if operator == "**":
+                self.budget.spend(numbers.POWER_STEPS)
+            if _is_long(left) or _is_long(right):
+                self.budget.spend(numbers.effort(left, right))
             return numbers.calculate(operator, left, right)
         if operator == "+" and isinstance(left, str) and isinstance(right, str):
             self.budget.spend_text(len(left) + len(right))
             return left + right
         if isinstance(left, TEMPORAL) or isinstance(right, TEMPORAL):
+            self.budget.spend(numbers.effort(left, right))
             return temporal_arithmetic.combine(operator, left, right)
         return None
 
@@ -276,6 +284,10 @@ class FeelEvaluation:
         if value is None:
             return None
         return value if isinstance(value, list | tuple) else [value]
+
+
+def _is_long(number: numbers.Number) -> bool:
+    return type(number) is int and not -_LONG < number < _LONG
 
 
 def _item(items: Any, number: Any) -> Any:

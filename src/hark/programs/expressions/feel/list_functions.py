@@ -8,7 +8,16 @@ from typing import Any
 
 from hark.programs.expressions.budget import Budget
 from hark.programs.expressions.feel import temporal_arithmetic
-from hark.programs.expressions.feel.numbers import CONTEXT, Number, calculate, exact, is_number, whole
+from hark.programs.expressions.feel.numbers import (
+    Number,
+    as_decimal,
+    calculate,
+    deviation,
+    effort,
+    exact,
+    is_number,
+    whole,
+)
 from hark.programs.expressions.feel.registry import ANY, feel_function, plain_function
 from hark.programs.expressions.feel.temporal import DaysDuration, MonthsDuration
 from hark.programs.expressions.feel.values import compare, equal, feel_kind
@@ -26,7 +35,7 @@ def _list_contains(budget: Budget, items: list[Any], item: Any) -> bool:
 def _several(budget: Budget, values: tuple[Any, ...]) -> list[Any]:
     """The items of one list, or the arguments themselves."""
     items = list(values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values)
-    budget.spend(len(items))
+    budget.spend(len(items) + effort(*items))
     return items
 
 
@@ -97,7 +106,7 @@ def _median(budget: Budget, *values: Any) -> Any:
     if not items or not all(is_number(item) for item in items):
         return None
     budget.spend(len(items) * len(items).bit_length())
-    ordered = sorted(exact(item) for item in items)
+    ordered = sorted(map(as_decimal, items))
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     total = calculate("+", low, high)
     return None if total is None else calculate("/", total, 2)
@@ -257,5 +266,4 @@ def _stddev(budget: Budget, *values: Any) -> Any:
     mean = _mean(budget, items)
     if len(items) < 2 or not is_number(mean):
         return None
-    squares = [CONTEXT.power(CONTEXT.subtract(CONTEXT.create_decimal(exact(item)), mean), 2) for item in items]
-    return CONTEXT.sqrt(CONTEXT.divide(sum(squares), CONTEXT.create_decimal(len(items) - 1)))
+    return deviation(items, mean)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, ROUND_UP, Decimal, DecimalException
+from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, ROUND_UP, Decimal
 from functools import partial
 from typing import Any
 
 from hark.programs.expressions.budget import Budget
 from hark.programs.expressions.feel import numbers
-from hark.programs.expressions.feel.numbers import CONTEXT, Exact, Number, exact
-from hark.programs.expressions.feel.registry import ANY, feel_function, plain_function
+from hark.programs.expressions.feel.numbers import POWER_STEPS, Exact
+from hark.programs.expressions.feel.registry import ANY, feel_function, number_function, plain_function
 from hark.programs.expressions.feel.temporal import DaysDuration, MonthsDuration
 
 _NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _MAX_NUMBER = 60  # characters
+_ROUNDING_STEPS = 10
 _ROUNDINGS = {
     "decimal": ROUND_HALF_EVEN,
     "round up": ROUND_UP,
@@ -23,15 +24,16 @@ _ROUNDINGS = {
     "round half down": ROUND_HALF_DOWN,
 }
 
-plain_function("floor", numbers.floor, "number", "number", optional=1)
-plain_function("ceiling", numbers.ceiling, "number", "number", optional=1)
+number_function("floor", numbers.floor, "number", "number", optional=1, steps=_ROUNDING_STEPS)
+number_function("ceiling", numbers.ceiling, "number", "number", optional=1, steps=_ROUNDING_STEPS)
 for name, rounding in _ROUNDINGS.items():
-    plain_function(name, partial(numbers.rounded, rounding=rounding), "number", "number")
-plain_function("modulo", numbers.modulo, "number", "number")
-plain_function("even", lambda number: numbers.modulo(number, 2) == 0, "number")
-plain_function("odd", lambda number: numbers.modulo(number, 2) == 1, "number")
-plain_function("sqrt", lambda number: CONTEXT.sqrt(Decimal(exact(number))) if number >= 0 else None, "number")
-plain_function("log", lambda number: CONTEXT.ln(Decimal(exact(number))) if number > 0 else None, "number")
+    number_function(name, partial(numbers.rounded, rounding=rounding), "number", "number", steps=_ROUNDING_STEPS)
+number_function("modulo", numbers.modulo, "number", "number", steps=POWER_STEPS)
+number_function("even", lambda number: numbers.modulo(number, 2) == 0, "number", steps=POWER_STEPS)
+number_function("odd", lambda number: numbers.modulo(number, 2) == 1, "number", steps=POWER_STEPS)
+number_function("sqrt", numbers.square_root, "number", steps=POWER_STEPS)
+number_function("log", numbers.logarithm, "number", steps=POWER_STEPS)
+number_function("exp", numbers.exponential, "number", steps=POWER_STEPS)
 plain_function("not", lambda value: not value if isinstance(value, bool) else None, ANY)
 plain_function("is defined", lambda value: value is not None, ANY)
 plain_function("get or else", lambda value, other: other if value is None else value, ANY, ANY)
@@ -45,16 +47,9 @@ def _abs(budget: Budget, value: Any) -> Any:
         case MonthsDuration(months=amount):
             return MonthsDuration(abs(amount))
         case number if numbers.is_number(number):
-            return abs(exact(number))
+            budget.spend(numbers.effort(number))
+            return numbers.absolute(number)
     return None
-
-
-@feel_function("exp", "number")
-def _exp(budget: Budget, number: Number) -> Exact | None:
-    try:
-        return CONTEXT.exp(Decimal(exact(number)))
-    except DecimalException:
-        return None
 
 
 @feel_function("number", "text", ANY, ANY, optional=2)

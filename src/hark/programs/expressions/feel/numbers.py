@@ -2,6 +2,9 @@
 
 A number is an int, a Decimal or, as JSON has it, a float, which counts as the decimal number it is written as. A whole
 number stays an int as long as it has at most 34 digits. What cannot be calculated is null.
+
+A number can be as large as 10**6144, and one of JSON has up to 4,300 digits. No calculation here writes all the digits
+of the first, and `effort` counts those of the second.
 """
 
 from __future__ import annotations
@@ -31,6 +34,11 @@ CONTEXT = Context(
     prec=_DIGITS, rounding=ROUND_HALF_EVEN, Emin=-6143, Emax=6144, traps=[InvalidOperation, DivisionByZero, Overflow]
 )
 _WIDE = Context(prec=6200, Emin=-9999, Emax=9999, traps=[InvalidOperation, Overflow])
+_BEYOND = 10**40  # larger than any place, count or part of a date
+_BEYOND_DIGITS = 40
+_BITS_PER_STEP = 8  # of an int with more than 34 digits: what a conversion to decimal takes
+POWER_STEPS: Final = 150
+"""The steps of a power, root, logarithm and exponential, which take about 40 µs."""
 
 
 def is_number(value: Any) -> bool:
@@ -43,9 +51,29 @@ def exact(number: Number) -> Exact:
     return Decimal(repr(number)) if type(number) is float else number  # type: ignore[return-value]
 
 
+def as_decimal(number: Number) -> Decimal:
+    """The number with at most 34 digits."""
+    return CONTEXT.create_decimal(exact(number))
+
+
 def whole(number: Number) -> int:
-    """The number without its fraction."""
-    return int(number)
+    """The number without its fraction. Of a very large one only the sign: its digits would be written for nothing."""
+    kind = type(number)
+    if kind is int:
+        return number  # type: ignore[return-value]
+    size = number.adjusted() if kind is Decimal else 0  # type: ignore[union-attr]
+    if size >= _BEYOND_DIGITS:
+        return -_BEYOND if number < 0 else _BEYOND
+    return 0 if size < 0 else int(number)
+
+
+def effort(*values: Any) -> int:
+    """The steps to count for a calculation with these values, beside the one for each: those of very long numbers."""
+    steps = 0
+    for value in values:
+        if type(value) is int and not -_LARGEST_INT < value < _LARGEST_INT:
+            steps += value.bit_length() // _BITS_PER_STEP
+    return steps
 
 
 def to_json(number: Decimal) -> int | float:
@@ -64,7 +92,7 @@ def calculate(operator: str, left: Number, right: Number) -> Exact | None:
     if type(one) is int and type(other) is int and (quick := _whole_result(operator, one, other)) is not None:
         return quick
     try:
-        return _OPERATIONS[operator](Decimal(one), Decimal(other))
+        return _OPERATIONS[operator](CONTEXT.create_decimal(one), CONTEXT.create_decimal(other))
     except DecimalException:
         return None
 
@@ -100,7 +128,13 @@ _OPERATIONS: Final[dict[str, Callable[[Decimal, Decimal], Exact]]] = {
 
 
 def negative(number: Number) -> Exact:
-    return -exact(number)
+    value = exact(number)
+    return -value if type(value) is int else Decimal(value).copy_negate()  # `-` would round to 28 digits
+
+
+def absolute(number: Number) -> Exact:
+    value = exact(number)
+    return abs(value) if type(value) is int else Decimal(value).copy_abs()
 
 
 def rounded(number: Number, scale: Number, rounding: str) -> Exact | None:
@@ -108,11 +142,24 @@ def rounded(number: Number, scale: Number, rounding: str) -> Exact | None:
     digits = whole(scale)
     if digits not in _SCALES:
         return None
+    value = exact(number)
     try:
-        result = Decimal(exact(number)).quantize(Decimal(1).scaleb(-digits), rounding=rounding, context=_WIDE)
-        return CONTEXT.plus(result)
+        of = Decimal(value)
+        if of and of.adjusted() + digits >= _WIDE.prec:
+            return None
+        if -_exponent(of) <= digits:
+            return CONTEXT.plus(of)  # it has no more digits than that
+        if of.adjusted() < -digits - 2:
+            of = Decimal(1).scaleb(-digits - 2).copy_sign(of) if of else of  # as small as needed, and no smaller
+        return CONTEXT.plus(of.quantize(Decimal(1).scaleb(-digits), rounding=rounding, context=_WIDE))
     except DecimalException:
         return None
+
+
+def _exponent(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)
+    return exponent
 
 
 def floor(number: Number, scale: Number = 0) -> Exact | None:
@@ -121,6 +168,37 @@ def floor(number: Number, scale: Number = 0) -> Exact | None:
 
 def ceiling(number: Number, scale: Number = 0) -> Exact | None:
     return rounded(number, scale, ROUND_CEILING)
+
+
+def square_root(number: Number) -> Exact | None:
+    return _calculated(CONTEXT.sqrt, number) if number >= 0 else None
+
+
+def logarithm(number: Number) -> Exact | None:
+    return _calculated(CONTEXT.ln, number) if number > 0 else None
+
+
+def exponential(number: Number) -> Exact | None:
+    return _calculated(CONTEXT.exp, number)
+
+
+def _calculated(run: Callable[[Decimal], Decimal], number: Number) -> Exact | None:
+    try:
+        return run(as_decimal(number))
+    except DecimalException:
+        return None
+
+
+def deviation(values: list[Any], mean: Number) -> Exact | None:
+    """The standard deviation of a sample, whose mean is known; None if it cannot be calculated."""
+    try:
+        middle, total = as_decimal(mean), Decimal(0)
+        for value in values:
+            difference = CONTEXT.subtract(as_decimal(value), middle)
+            total = CONTEXT.add(total, CONTEXT.multiply(difference, difference))
+        return CONTEXT.sqrt(CONTEXT.divide(total, Decimal(len(values) - 1)))
+    except DecimalException:
+        return None
 
 
 def modulo(dividend: Number, divisor: Number) -> Exact | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from hark.programs.expressions.budget import Budget
+from hark.programs.expressions.feel.numbers import effort
 from hark.programs.expressions.feel.values import feel_kind
 
 _Run = TypeVar("_Run", bound=Callable[..., Any])
@@ -68,6 +69,15 @@ def feel_function(name: str, *parameters: str, optional: int = 0, repeated: bool
 def plain_function(name: str, run: Callable[..., Any], *parameters: str, optional: int = 0) -> None:
     """Register a function whose work is so small that it needs no budget."""
     feel_function(name, *parameters, optional=optional)(lambda budget, *arguments: run(*arguments))
+
+
+def number_function(name: str, run: Callable[..., Any], *parameters: str, steps: int, optional: int = 0) -> None:
+    """Register a function that calculates with numbers, and takes as long as so many steps."""
+
+    @feel_function(name, *parameters, optional=optional)
+    def spend_and_run(budget: Budget, *arguments: Any) -> Any:
+        budget.spend(steps + effort(*arguments))
+        return run(*arguments)
 
 
 def text_function(name: str, run: Callable[..., Any], *parameters: str) -> None:

@@ -36,6 +36,17 @@ _MONTHS = (
 )  # fmt: skip
 
 
+_LONGEST = 200  # characters of a date, time or duration, with the name of its time zone
+_ZONE_STEPS = 200  # of looking for a time zone that may not exist
+
+
+def _text(budget: Budget, text: str) -> str:
+    """The text to read a date, a time, a duration or a time zone from; empty if it is too long for one."""
+    budget.spend_text(len(text))
+    budget.spend(_ZONE_STEPS if "@" in text else 0)
+    return text if len(text) <= _LONGEST else ""
+
+
 def _one(value: Any) -> Any:
     """The value, or the only item of a list."""
     return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
@@ -54,14 +65,16 @@ def _date(budget: Budget, first: Any, *further: Any) -> FeelDate | None:
         case FeelDateTime(date=date):
             return date
         case str() as text:
-            return read_date(text)
+            return read_date(_text(budget, text))
     return None
 
 
 @feel_function("time", ANY, ANY, ANY, ANY, optional=3)
 def _time(budget: Budget, first: Any, *further: Any) -> FeelTime | None:
     if further:
-        return _time_of_parts([_one(part) for part in (first, *further)])
+        parts = [_one(part) for part in (first, *further)]
+        budget.spend(numbers.effort(*parts))
+        return _time_of_parts(parts)
     match _one(first):
         case FeelTime() as time:
             return time
@@ -70,7 +83,7 @@ def _time(budget: Budget, first: Any, *further: Any) -> FeelTime | None:
         case FeelDate():
             return FeelTime(0, 0)
         case str() as text:
-            return read_time(text)
+            return read_time(_text(budget, text))
     return None
 
 
@@ -92,7 +105,7 @@ def _time_of_parts(parts: list[Any]) -> FeelTime | None:
 def _date_and_time(budget: Budget, first: Any, second: Any = None) -> FeelDateTime | None:
     match _one(first), _one(second):
         case (str() as text, None):
-            return read_date_time(text)
+            return read_date_time(_text(budget, text))
         case (FeelDateTime() as at, None):
             return at
         case (FeelDate() as date, None):
@@ -101,7 +114,7 @@ def _date_and_time(budget: Budget, first: Any, second: Any = None) -> FeelDateTi
             return FeelDateTime(date, time)
         case (FeelDateTime(date=date), FeelTime() as time):
             return FeelDateTime(date, time)
-        case (FeelDateTime() as at, str() as name) if (zone := read_zone(f"@{name}")) is not None:
+        case (FeelDateTime() as at, str() as name) if (zone := read_zone(_text(budget, f"@{name}") or "@")) is not None:
             return FeelDateTime(at.date, FeelTime(at.time.nanos, zone))
     return None
 
@@ -110,7 +123,7 @@ def _date_and_time(budget: Budget, first: Any, second: Any = None) -> FeelDateTi
 def _duration(budget: Budget, value: Any) -> DaysDuration | MonthsDuration | None:
     match _one(value):
         case str() as text:
-            return read_duration(text)
+            return read_duration(_text(budget, text))
         case DaysDuration() | MonthsDuration() as duration:
             return duration
     return None

@@ -61,6 +61,7 @@ def _ends_with(budget: Budget, text: str, end: str) -> bool:
 def _split(budget: Budget, text: str, delimiter: str) -> list[str] | None:
     r"""The parts between the delimiter, which is not a pattern; only `\s` stands for any space and `\.` for a point."""
     budget.spend_text(len(text))
+    budget.spend_text(len(delimiter))
     if not delimiter:
         return None
     spaces = delimiter in (r"\s", r"\s+")

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from hark.programs.expressions.budget import Budget
-from hark.programs.expressions.feel.numbers import exact, number_text, to_json
+from hark.programs.expressions.feel.numbers import effort, exact, number_text, to_json
 from hark.programs.expressions.feel.temporal import DaysDuration, FeelDate, FeelDateTime, FeelTime, MonthsDuration
 from hark.programs.expressions.feel.temporal_arithmetic import comparable
 from hark.programs.expressions.json_values import WrongValue
@@ -90,6 +90,7 @@ def _equal_scalars(kind: FeelKind, left: Any, right: Any, budget: Budget) -> boo
     if kind == "text":
         budget.spend_text(min(len(left), len(right)))
     elif kind == "number":
+        budget.spend(effort(left, right))
         return exact(left) == exact(right)
     elif (pair := _in_order(kind, left, right)) is not None:
         return bool(pair[0] == pair[1])
@@ -106,6 +107,7 @@ def compare(operator: str, left: Any, right: Any, budget: Budget) -> bool | None
         budget.spend_text(min(len(left), len(right)))
         pair: tuple[Any, Any] | None = (left, right)
     elif kind == "number":
+        budget.spend(effort(left, right))
         pair = exact(left), exact(right)
     else:
         pair = _in_order(kind, left, right)
@@ -161,6 +163,7 @@ def feel_text(value: Any, budget: Budget, *, inside: bool = False) -> str:
         case "boolean":
             text = "true" if value else "false"
         case "number":
+            budget.spend(effort(value))
             text = number_text(value)
         case "text":
             text = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' if inside else value
@@ -185,6 +188,7 @@ def as_json_value(value: Any, budget: Budget) -> Any:
         case "null" | "boolean" | "text":
             return value
         case "number":
+            budget.spend(effort(value))
             try:
                 return to_json(Decimal(value)) if type(value) is not float and not _is_json_int(value) else value
             except OverflowError:
