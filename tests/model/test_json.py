@@ -136,8 +136,6 @@ def test_typed_objects_are_written_as_json_at_any_depth() -> None:
     [
         ({"tags": {"a"}}, "contains set at $.tags, which would be read back as a list"),
         ([1, frozenset()], "contains frozenset at $[1], which would be read back as a list"),
-        ({"a": [{"raw": b"x"}]}, "contains bytes at $.a[0].raw, which would be read back as text; write base64"),
-        ({"raw": bytearray(b"x")}, "contains bytearray at $.raw"),
         ({"at": datetime(2024, 5, 1)}, "contains datetime.datetime at $.at, which would be read back as text"),
         ({"day": date(2024, 5, 1)}, "write .isoformat() yourself"),
         ({"for": timedelta(1)}, "write .total_seconds() yourself"),

@@ -1,9 +1,9 @@
 """Shared by the tests of NATS: an instance that collects signals, and what it has collected."""
 
-import json
 from typing import Any
 
 from hark import Await, Dag, Done, Handle, Hark, Machine, step
+from hark.model import json
 from tests.support.inspect import query, until
 from tests.support.nats_client import PlainClient
 from tests.support.stores import Store
@@ -26,7 +26,7 @@ async def collected(store: Store, instance: Handle[Any], name: str = "s") -> lis
     rows = await query(
         store, f"SELECT payload FROM inbox WHERE instance_id = '{instance.id}' AND name = '{name}' ORDER BY seq"
     )
-    return [json.loads(payload) for (payload,) in rows]
+    return [json.load_for_code(payload) for (payload,) in rows]
 
 
 async def until_collected(store: Store, instance: Handle[Any], number: int, seconds: float = 60) -> list[Any]:

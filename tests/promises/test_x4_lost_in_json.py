@@ -90,7 +90,7 @@ async def test_x4_a_date_in_a_plain_state_is_an_error_of_its_step_and_a_typed_st
 Refused = tuple[Callable[[Harness], Any], str]
 REFUSED: dict[str, Refused] = {
     "input of a plain machine": (lambda app: app.start(Plain, {"price": Decimal("1.1")}), "Decimal at $.price"),
-    "input by name": (lambda app: app.start("unknown", {"raw": b"x"}), "bytes at $.raw"),
+    "input by name": (lambda app: app.start("unknown", {"raw": {1}}), "set at $.raw"),
     "argument without a type": (lambda app: app.start(by_name, {"order": {"number": 1}, "note": {1}}), "set at $.note"),
     "payload": (lambda app: app.signal("x", "go", {"at": AT}), "datetime.datetime at $.at"),
     "broadcast": (lambda app: app.broadcast("go", [AT]), "datetime.datetime at $[0]"),

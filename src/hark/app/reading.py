@@ -274,5 +274,5 @@ class ReadVerbs(Core):
 def _result(row: Sequence[Any]) -> Any:
     id, status, result, error = row
     if status == "done":
-        return None if result is None else json.load(result)
+        return None if result is None else json.load_for_code(result)
     raise end_without_result(id, status, error)

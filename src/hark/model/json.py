@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from hark.model.byte_values import MARK, BytesKey, as_json, restore
 from hark.model.errors import (
     HarkError,
     InvalidDefinition,
@@ -38,21 +39,38 @@ _BROKEN = (ValueError, msgspec.MsgspecError)  # MsgspecError is a ValueError onl
 
 
 load: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
-"""The value of JSON text from the store, which was checked when it was written."""
+"""The value of JSON text from the store, which was checked when it was written. Bytes are in their JSON form."""
+
+
+def load_for_code(text: str) -> Any:
+    """The value of JSON text from the store as Python code gets it: bytes are bytes."""
+    value = load(text)
+    return restore(value) if MARK in text else value
+
+
+def _load_any(text: str | bytes) -> Any:
+    return load_for_code(text if isinstance(text, str) else text.decode())
 
 
 def dump(value: object, *, limit: int | None = None, what: str = "payload") -> str:
     """The JSON text of a Python value; `load` and `parse` read it back with the same meaning.
 
     Raises InvalidInput if there is no such text, PayloadTooLarge if it is over `limit` bytes; `what` names the value
-    in the message. A set, bytes, a date or a Decimal among plain values has no such text (see input_checks.py).
+    in the message. A set, a date or a Decimal among plain values has no such text (see input_checks.py). Bytes have
+    their own form (byte_values.py), and `load_for_code` gives them back.
     """
-    return _write(value, _encode, load, limit, what, InvalidInput)
+    return _write(value, _encode, load, limit, what, InvalidInput, forms=True)
 
 
 def dump_unchecked(value: object, *, limit: int | None = None, what: str = "payload") -> str:
-    """Write JSON as `dump` does, but dates and the like may become text: for texts that people read, for results, whose
-    readers notice the change, and for a value that is read back as types and compared by `check_input`."""
+    """Write JSON as `dump` does, but dates and the like may become text: for texts that people read, and for results,
+    whose readers notice the change."""
+    return _write(value, _encode, load, limit, what, InvalidInput, compare=False, forms=True)
+
+
+def dump_typed(value: object, *, limit: int | None = None, what: str = "payload") -> str:
+    """Write a value that is read back as types and compared by `check_input`. Bytes become base64 text, as fields of
+    the type `bytes` expect it."""
     return _write(value, _encode, load, limit, what, InvalidInput, compare=False)
 
 
@@ -119,7 +137,7 @@ class Codec(Generic[T]):
         self.name = "JSON" if type is None else _type_name(type)
         self._class = _runtime_class(type)
         self._has_plain_parts = True  # until its type hints are known
-        self._read: Callable[[str | bytes], Any] | None = load if type is None else None
+        self._read: Callable[[str | bytes], Any] | None = _load_any if type is None else None
         self._encode: Callable[[Any], bytes] = _encode_model if is_pydantic(type) else _encode_state
 
     def prepare(self) -> Codec[T]:
@@ -137,6 +155,8 @@ class Codec(Generic[T]):
         try:
             return cast(T, read(text))
         except Exception as cause:  # __post_init__ and validators are user code: they may raise anything
+            if (found := self._with_bytes(text)) is not None:
+                return cast(T, found)
             raise InvalidState(
                 f"The stored state does not match {self.name}: {_reason(cause)}; give new fields a default, "
                 "or raise the version of the machine"
@@ -150,7 +170,9 @@ class Codec(Generic[T]):
                 f"change ctx.state in place, or return state={self.name}(...)"
             )
         read = self._read or self._reader()
-        return _write(value, self._encode, read, limit, "state", InvalidState, self._has_plain_parts)
+        is_plain = self.type is None
+        read = load if is_plain else read
+        return _write(value, self._encode, read, limit, "state", InvalidState, self._has_plain_parts, is_plain)
 
     def build(self, value: object = None, *, limit: int | None = None, what: str = "input") -> T:
         """A state from an object of its type or a JSON value; None means {}. Raises InvalidInput for any other, and
@@ -159,7 +181,8 @@ class Codec(Generic[T]):
         if value is None:
             value = {}
         encode = self._encode if self.type is not None and self.accepts(value) else _encode
-        text = _write(value, encode, load, limit, what, InvalidInput, compare=self.type is None)
+        is_plain = self.type is None
+        text = _write(value, encode, load, limit, what, InvalidInput, compare=is_plain, forms=is_plain)
         state = self.read(text, what)
         if self.type is not None:
             check_input(value, state, what)
@@ -175,9 +198,28 @@ class Codec(Generic[T]):
         try:
             return cast(T, read(text))
         except Exception as cause:
+            if (found := self._with_bytes(text)) is not None:
+                return cast(T, found)
             raise InvalidInput(
                 f"The {what} does not match {self.name}: {_reason(cause)}; correct that field"
             ) from cause
+
+    def load_for_code(self, text: str) -> T:
+        """The value of text from the store, as `load` gives it, with bytes also where the type says nothing."""
+        found = self._with_bytes(text)
+        return self.load(text) if found is None else cast(T, found)
+
+    def _with_bytes(self, text: str | bytes) -> Any:
+        """The value if the text has bytes in their JSON form; None if it has none, or does not match."""
+        if self.type is None or (MARK not in text if isinstance(text, str) else MARK.encode() not in text):
+            return None
+        try:
+            restored = restore(load(text))
+            if is_pydantic(self.type):
+                return cast(Any, self.type).model_validate(restored)
+            return _complete(msgspec.convert(restored, self.type, str_keys=True, dec_hook=_decode_other))
+        except Exception:  # of the user's validators too: the error of the first reading is raised
+            return None
 
     def _reader(self) -> Callable[[str | bytes], Any]:
         if self._read is None:
@@ -214,7 +256,10 @@ def _write(
     what: str,
     error: type[InvalidInput],
     compare: bool = True,
+    forms: bool = False,
 ) -> str:
+    """Write a value. `forms`: bytes among plain values are written in their JSON form. `compare`: what would come back
+    as something else is refused."""
     try:
         raw = encode(value)
     except Exception as cause:  # models are serialised by user code: it may raise anything
@@ -234,8 +279,10 @@ def _write(
         return text
     try:
         back = read(raw)
+        equal = (compare or forms) and is_equal(value, back)
+        if forms and not equal and (plain := _with_forms(value, what, error)) is not value:
+            return _write(plain, encode, read, limit, what, error, compare)
         if compare:
-            equal = is_equal(value, back)
             if equal and read is load:
                 return text
             if not equal and (problem := look_alike(value, back)):
@@ -251,6 +298,13 @@ def _write(
         key = _diagnose(text)[1]
         raise error(f"The {what} has {key}: two Python keys become the same text; use str keys only")
     return text
+
+
+def _with_forms(value: Any, what: str, error: type[InvalidInput]) -> Any:
+    try:
+        return as_json(value)
+    except BytesKey as cause:
+        raise error(f"The {what} has bytes as a key; use text, such as their base64, as keys") from cause
 
 
 def _encode_other(value: Any) -> Any:

@@ -32,9 +32,9 @@ def compile_schema(schema: Any) -> tuple[str | None, Reader]:
     Raises InvalidInput if the schema is malformed, larger than SIZE, or of a type that has no JSON Schema.
     """
     if schema is None:
-        return None, json.load
+        return None, json.load_for_code
     if isinstance(schema, Mapping):
-        return _stored(schema, "This schema"), json.load
+        return _stored(schema, "This schema"), json.load_for_code
     name = getattr(schema, "__qualname__", repr(schema)).rpartition("<locals>.")[2]
     try:
         text = _stored(_schema_of(schema), name)

@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from hark.model.activation import Arrived, InboxRow, WaitRow
 from hark.model.errors import SignalTimeout, StoreUnavailable, TaskLost
+from hark.model.lingering import Lingering
 from hark.model.notes import NoteEvents, NoteInbox, NoteState, NoteTimeout, NoteWait
 from hark.programs.functions.branches import Suspended
 from hark.programs.jobs.job_services import TaskServices
@@ -73,6 +74,10 @@ class Script:
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return asyncio.ensure_future(work)
+
+    def begin_linger(self, handler: Lingering) -> None: ...
+
+    def end_linger(self, handler: Lingering, *, leaves: bool, was_asked: bool) -> None: ...
 
     def stream_delay(self, chunks: int) -> float:
         return 0.0

@@ -8,7 +8,7 @@ from typing import Final
 from hark.engine.nats.keys import BadKey, parse_signal_key
 from hark.kernel.requests import Deliver
 from hark.model import json
-from hark.model.errors import InvalidInput
+from hark.model.errors import InvalidInput, PayloadTooLarge
 from hark.model.names import check_name
 
 SENT_BY_HARK: Final = "Hark-Signal"
@@ -28,7 +28,7 @@ def is_signal(headers: Mapping[str, str] | None) -> bool:
 
 
 def read_signal(key: str, data: bytes, dedup_key: str, max_payload: int) -> Deliver:
-    """The request that delivers a value: JSON if it parses, otherwise text, as on the command line.
+    """The request that delivers a value: JSON if it parses, otherwise bytes.
 
     Raises:
         BadSignal: The key or the value is malformed.
@@ -50,11 +50,9 @@ def read_signal(key: str, data: bytes, dedup_key: str, max_payload: int) -> Deli
 
 def _payload(data: bytes, max_payload: int) -> str:
     try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise BadSignal("the value is not UTF-8") from None
-    try:
-        value = json.parse(text, limit=max_payload, what="value")
+        value = json.parse(data, limit=max_payload, what="value")
+    except PayloadTooLarge:
+        raise
     except InvalidInput:
-        value = text
-    return json.dump(value, limit=max_payload)
+        value = data
+    return json.dump(value, limit=max_payload, what="value")

@@ -20,6 +20,7 @@ from hark.engine.nats.failures import Denial
 from hark.engine.nats.incoming import SENT_BY_HARK
 from hark.engine.nats.keys import signal_key, stream_subject
 from hark.engine.nats.outgoing import Chunk, Outgoing, SentSignal
+from hark.model.byte_values import on_the_wire
 from hark.model.log import get_logger
 
 _log = get_logger()
@@ -94,7 +95,8 @@ class StreamSender(_Sender):
 
     async def _publish(self, chunk: Chunk) -> None:
         try:
-            await self._connection.publish(stream_subject(chunk.run, chunk.task), bytes(_chunk(chunk.data).chunk))
+            data = on_the_wire(bytes(_chunk(chunk.data).chunk).decode())
+            await self._connection.publish(stream_subject(chunk.run, chunk.task), data)
         except nats.errors.MaxPayloadError:
             self._drop_large("A chunk of a stream", chunk.run)
         else:
@@ -140,7 +142,7 @@ class SignalSender(_Sender):
         headers = {SENT_BY_HARK: "1", "Nats-Msg-Id": signal.id}
         try:
             await self._connection.publish(
-                subject, signal.payload.encode(), reply=f"{self._inbox}.{number}", headers=headers
+                subject, on_the_wire(signal.payload), reply=f"{self._inbox}.{number}", headers=headers
             )
         except nats.errors.MaxPayloadError:
             del self._unanswered[number]

@@ -132,7 +132,7 @@ class Operation(Promise[Any]):
 
     def decode(self, value: str) -> Any:
         """The Python value of the JSON text in its line."""
-        return json.load(value)
+        return json.load_for_code(value)
 
 
 class Run(Operation):
@@ -203,7 +203,7 @@ class Run(Operation):
             return decode(value)
         # Not cached for functions without the annotation: the cache would keep a lambda, and what it captures, alive.
         if "return" not in getattr(function, "__annotations__", ()):
-            return json.load(value)
+            return json.load_for_code(value)
         decode = _decoder_for(function)
         if ahead is not None:
             ahead.decoders[function] = decode
@@ -255,7 +255,7 @@ class WaitForSignal(Operation):
         return [Arm(kind, new_id(), self.place, name=name, timeout=self.micros) for kind, name in self.names]
 
     def decode(self, value: str) -> Any:
-        row = json.load(value)
+        row = json.load_for_code(value)
         return Signal(row["id"], row["kind"], row["name"], row["payload"], from_micros(row["at"]))
 
     def result_of(self, row: InboxRow) -> Result:
@@ -332,7 +332,7 @@ class EffectOperation(Operation):
     def decode(self, value: str) -> Any:
         if self.kind == "signal":
             return Delivery(*json.load(value))
-        return json.load(value)
+        return json.load_for_code(value)
 
 
 def label_of(kind: str, name: str | None) -> str:
@@ -359,10 +359,10 @@ def _decoder_for(function: Callable[..., Any]) -> Callable[[str], Any]:
     try:
         returns = typing.get_type_hints(function).get("return")
         if returns in _PLAIN_TYPES:
-            return json.load
-        read = json.Codec(returns).prepare().load
+            return json.load_for_code
+        read = json.Codec(returns).prepare().load_for_code
     except Exception:  # hints that cannot be resolved, or a type that JSON cannot become: plain JSON
-        return json.load
+        return json.load_for_code
     if inspect.isclass(returns) and json.is_typed(returns):
         return read
 
@@ -370,6 +370,6 @@ def _decoder_for(function: Callable[..., Any]) -> Callable[[str], Any]:
         try:
             return read(text)
         except InvalidState:  # it returned something else than it is annotated with
-            return json.load(text)
+            return json.load_for_code(text)
 
     return read_or_plain

@@ -168,7 +168,7 @@ class ArgumentsCodec:
             raise self._mismatch(cause) from cause
 
     def _arguments(self, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        value = json.load(text)
+        value = json.load_for_code(text)
         codec = self._codec_of_only_parameter(value)
         if codec is not None:
             return (codec.restore(value, f"input of {self._name}"),), {}

@@ -176,7 +176,7 @@ class Context(Generic[S]):
         """All signals and broadcasts in the inbox, oldest first, also those that were not awaited."""
         if self._all is None:
             self._all = [
-                Signal(row.seq, row.kind, row.name, json.load(row.payload), from_micros(row.at))
+                Signal(row.seq, row.kind, row.name, json.load_for_code(row.payload), from_micros(row.at))
                 for row in self._claim.inbox
                 if row.kind in SIGNALS
             ]
@@ -197,7 +197,7 @@ class Context(Generic[S]):
                     child.definition,
                     child.status,
                     json.load(child.state),
-                    None if child.result is None else json.load(child.result),
+                    None if child.result is None else json.load_for_code(child.result),
                     child.error,
                 )
                 for child in self._claim.children

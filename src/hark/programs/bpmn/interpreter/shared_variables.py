@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from typing import Any
 
+from hark.model.byte_values import restore
+
 
 class SharedVariables(dict[str, Any]):
     """A dict for one handler, made of variables that others have too. What is read of it is the handler's own."""
@@ -88,7 +90,10 @@ class SharedVariables(dict[str, Any]):
 
 
 def _copy(value: Any) -> Any:
+    """A copy with bytes for their JSON form."""
     if isinstance(value, dict):
+        if len(value) == 1 and (data := restore(value)) is not value:
+            return data if isinstance(data, bytes) else _copy(data)
         return {name: _copy(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_copy(one) for one in value]

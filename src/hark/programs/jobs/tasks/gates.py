@@ -188,7 +188,7 @@ class GateProgram:
             return activation.moved_back()
         try:
             data = await load_data(activation.state, graph, services)
-            output = json.load(_output(activation))
+            output = json.load_for_code(_output(activation))
             if inspect.iscoroutinefunction(self.gate):
                 verdict = await self.gate(output, data.inputs)
             else:

@@ -70,7 +70,7 @@ class TaskContext:
         self.input: Any = data.input
         self.inputs: Any = data.inputs
         self.outputs: dict[str, Any] = data.outputs
-        self.previous: Any = None if state.previous is UNSET else json.load(bytes(state.previous).decode())
+        self.previous: Any = None if state.previous is UNSET else json.load_for_code(bytes(state.previous).decode())
         self.headers: dict[str, str] = dict(session.activation.task.headers)
         self.scheduled_at: datetime | None = None if claim.scheduled_at is None else from_micros(claim.scheduled_at)
         self._session = session
@@ -95,7 +95,7 @@ class TaskContext:
         """Complete the task. Returning the output itself does the same.
 
         Args:
-            output: A JSON value: the input of tasks that need this one, and a part of the job's result.
+            output: A JSON value or bytes: the input of tasks that need this one, and a part of the job's result.
 
         Returns:
             The outcome, to be returned by the handler.
@@ -124,7 +124,7 @@ class TaskContext:
         The task fails if that would exceed `max_iterations` or `max_duration`, or if it is not a loop.
 
         Args:
-            output: A JSON value: `previous` in the next iteration.
+            output: A JSON value or bytes: `previous` in the next iteration.
 
         Returns:
             The outcome, to be returned by the handler.
@@ -154,7 +154,7 @@ class TaskContext:
         What was received so far is dealt with: the handler does not get it again.
 
         Args:
-            value: A JSON value; it replaces the one before.
+            value: A JSON value or bytes; it replaces the one before.
 
         Returns:
             A reply without a value: it is there when the checkpoint is stored.
@@ -181,7 +181,7 @@ class TaskContext:
         handler is committed after its chunks.
 
         Args:
-            chunk: Text, bytes in UTF-8, or another JSON value.
+            chunk: Text, bytes, or another JSON value. Bytes that are UTF-8 are shown as text.
 
         Returns:
             A reply without a value.
@@ -190,8 +190,9 @@ class TaskContext:
             InvalidInput: The chunk is not JSON.
             PayloadTooLarge: The chunk is larger than `max_payload`.
         """
-        value = chunk.decode("utf-8", "replace") if isinstance(chunk, bytes | bytearray) else chunk
-        return self._session.stream(json.dump_unchecked(value, limit=self._services.max_payload, what="chunk"))
+        return self._session.stream(
+            json.dump_unchecked(_as_text(chunk), limit=self._services.max_payload, what="chunk")
+        )
 
     def heartbeat(self, details: Any = None) -> TaskReply[None]:
         """Say that the handler is alive. With `heartbeat_sec` on the task, missing heartbeats end the attempt.
@@ -355,7 +356,7 @@ class TaskContext:
         Args:
             run_id: The id or correlation key of the run, or a Handle; `task.run_id` is this run.
             name: The name of the signal.
-            data: A JSON value.
+            data: A JSON value or bytes.
             dedup_key: If the run has already received a signal with this key, this one is dropped.
 
         Returns:
@@ -450,7 +451,9 @@ class TaskContext:
             InvalidInput: The id is malformed.
         """
         checked = check_awakeable_id(id)
-        return self._session.begin_wait(lambda call: self._session.await_awakeable(checked, json.load, call=call))
+        return self._session.begin_wait(
+            lambda call: self._session.await_awakeable(checked, json.load_for_code, call=call)
+        )
 
 
 class _AnswerWhenAwaited:
@@ -461,6 +464,17 @@ class _AnswerWhenAwaited:
 
     def __await__(self) -> Any:
         return self._ask().__await__()
+
+
+def _as_text(chunk: Any) -> Any:
+    """A chunk of a stream, which people read: UTF-8 as text, any other bytes as bytes."""
+    if not isinstance(chunk, bytes | bytearray | memoryview):
+        return chunk
+    try:
+        text = bytes(chunk).decode()
+    except UnicodeDecodeError:
+        return chunk
+    return chunk if "\0" in text else text
 
 
 def _checked_timeout(timeout: Duration, longest: float) -> int:

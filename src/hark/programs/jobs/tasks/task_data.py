@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from hark.model import json
+from hark.model.byte_values import MARK, restore
 from hark.model.errors import InvalidInput
 from hark.programs.bpmn.interpreter.shared_variables import SharedVariables
 from hark.programs.jobs.job_graph import JobGraph
@@ -80,6 +81,13 @@ async def load_data(
         input = outputs.get(task.needs[0])
     else:
         input = {need: outputs.get(need) for need in task.needs}
+    texts = (
+        text,
+        bytes(b"" if state.item is UNSET else state.item).decode(),
+        *(row.result for row in scope.rows.values()),
+    )
+    if any(read is not None and MARK in read for read in texts):  # templates have seen the JSON form
+        input, inputs, outputs = restore(input), restore(inputs), restore(outputs)
     return TaskData(input, inputs, outputs, scope, more)
 
 
@@ -87,7 +95,7 @@ async def _load_variables(state: TaskState, services: JobServices) -> dict[str, 
     """The variables that a task of a process sees: those in its state or, if they are large, those that the process had
     when it started the task, or has since, and the local ones."""
     if state.inputs is not UNSET:
-        embedded: dict[str, Any] = json.load(bytes(state.inputs).decode())
+        embedded: dict[str, Any] = json.load_for_code(bytes(state.inputs).decode())
         return embedded
     count, since = state.data[STARTED_AT]
     return SharedVariables(await services.variables(state.run, count, since), state.data.get(LOCAL, {}))

@@ -36,9 +36,7 @@ class TaskRuns:
         self._stored: dict[int, JournalRow] | None = None if session.claim.has_run else {}  # None: not read yet
         self._reading: asyncio.Task[None] | None = None
         self._is_first = True  # no line of this period was written here: older ones may be left to delete
-        self._runs = Runs(
-            session.claim, session.services, call=session.services.call_handler, raises=(BpmnError, TaskLost)
-        )
+        self._runs: Runs | None = None
         self._working: set[asyncio.Task[Any]] = set()
         self.ended_at = 0.0  # when the last one ended, by the clock of the loop
 
@@ -85,6 +83,9 @@ class TaskRuns:
 
     async def _execute(self, run: Run, seq: int, period: int) -> tuple[str | None, str | None]:
         session = self._session
+        if self._runs is None:
+            call = session.services.call_handler
+            self._runs = Runs(session.claim, session.services, call=call, raises=(BpmnError, TaskLost))
         value, error = await self._runs.execute(run)
         if session.lost is not None:
             raise session.lost

@@ -119,7 +119,7 @@ class TaskSession:
         row = await self._answer(wait, arm if is_new else None, call)
         if row.kind == "timer":
             raise SignalTimeout(f'signal "{name}" timed out after {timeout / SECOND:g} s')
-        return json.load(row.payload)
+        return json.load_for_code(row.payload)
 
     async def await_awakeable(
         self, id: str, decode: Callable[[str], Any], title: str | None = None, call: WaitingCall | None = None
@@ -438,7 +438,7 @@ class TaskSession:
     async def load_checkpoint(self) -> Any:
         self.check()
         kept = self.state.checkpoint
-        return None if kept is UNSET else json.load(bytes(kept).decode())
+        return None if kept is UNSET else json.load_for_code(bytes(kept).decode())
 
     async def start_over(self) -> None:
         """Begin a retried task without what it has left before: waits that are open again, rows not consumed."""
