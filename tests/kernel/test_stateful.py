@@ -36,6 +36,8 @@ from hark.kernel.requests import (
     Commit,
     Deliver,
     HandBack,
+    InstanceMove,
+    Migrate,
     Publish,
     Reclaim,
     Request,
@@ -44,13 +46,14 @@ from hark.kernel.requests import (
 )
 from hark.kernel.result import TurnResult
 from hark.kernel.turn import run_turn
-from hark.model.activation import Claim
+from hark.model.activation import Claim, Traits
 from hark.model.decisions import Arm, Effect, NewInstance, SendBroadcast, SendSignal
+from hark.model.migration import Migrated
 from hark.model.values import PARKED, TERMINAL, Rate
 from hark.store.postgres import PostgresStore
 from hark.store.sql import Sql
 from hark.store.sqlite import SqliteStore
-from tests.support.model import Model
+from tests.support.model import Instance, Model
 from tests.support.stores import Store
 from tests.support.turns import (
     DEFINITION,
@@ -78,6 +81,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a failure is shrunk
 SECOND = 1_000_000
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in (*TABLES, "events", "broadcasts", "deliveries")]
 _WORKERS = ["w1", "w2"]
+_LANES = [f"{DEFINITION}@{version}" for version in (1, 2)]
 _NAMES = ["a", "b"]
 _KEYS = [None, None, "k1", "k2"]
 _LIMITS = [None, None, None, "one", "two:x"]
@@ -192,17 +196,34 @@ class Kernel(RuleBasedStateMachine):
 
     def disturb(self, dice: Dice) -> None:
         failed = [inst.id for inst in self.model.all.values() if inst.status in ("failed", "held")]
-        kinds = ["cancel", "reclaim", *["hand back"] * bool(self.claims), *["retry"] * (1 + 2 * bool(failed))]
+        kinds = [
+            "cancel",
+            "reclaim",
+            "migrate",
+            *["hand back"] * bool(self.claims),
+            *["retry"] * (1 + 2 * bool(failed)),
+        ]
         match dice.pick(kinds, "kind"):
             case "cancel":
                 force = dice.pick([False, False, False, True], "force")
                 self.queue.append(Cancel(target=self._target(dice), force=force))
             case "retry":
                 self.queue.append(RetryInstance(target=dice.pick(failed, "failed") if failed else self._target(dice)))
+            case "migrate":
+                self.queue.append(self._migration(self.model.all[dice.pick(sorted(self.model.all), "moved")]))
             case "reclaim":
                 self.queue.append(Reclaim(owners=[dice.pick(_WORKERS, "dead")]))
             case "hand back":
                 self.queue.append(HandBack(claims=[self._claim(dice)]))
+
+    def _migration(self, inst: Instance) -> Migrate:
+        """Move an instance to the other version, computed from what is committed now."""
+        row = self.await_(Content.of(self.store)).instances[inst.id]
+        migrated = Migrated(step=row.step, state=row.state)
+        move = InstanceMove(
+            inst.id, row.epoch, DEFINITION, "machine", "default", inst.version, 3 - inst.version, migrated
+        )
+        return Migrate(moves=[move], bulk="bulk")
 
     def outcome(self, dice: Dice) -> None:
         claim, effects = self._claim(dice), self._effects(dice)
@@ -298,7 +319,9 @@ class Kernel(RuleBasedStateMachine):
     async def _run(
         self, requests: list[Request], worker: str | None, room: int, sweep: bool, in_one_call: bool
     ) -> tuple[TurnResult, Content]:
-        free = capacity(worker, room, codes={f"{DEFINITION}@1": worker}, try_held=sweep) if worker else None
+        free = capacity(worker, room, codes=dict.fromkeys(_LANES, worker), try_held=sweep) if worker else None
+        if free is not None:
+            free.lanes = dict.fromkeys(_LANES, Traits())
         found = None
         if in_one_call and free is not None:
             free.backlog = not requests  # as the clerk, if no rows wait
@@ -340,7 +363,7 @@ class Kernel(RuleBasedStateMachine):
         if claim.id in self.claims:
             self.zombies.append(self.claims[claim.id])
         self.claims[claim.id] = claim
-        assert (claim.attempt, claim.crashes) == (inst.attempt, inst.crashes)
+        assert (claim.attempt, claim.crashes, claim.version) == (inst.attempt, inst.crashes, inst.version)
         rows = [(row.kind, row.name, row.payload, row.wait_id) for row in claim.inbox]
         assert sorted(map(repr, rows)) == sorted(map(repr, inst.inbox))
         assert [x for x in rows if x[0] == "signal"] == [x for x in inst.inbox if x[0] == "signal"], "FIFO"
@@ -353,6 +376,7 @@ class Kernel(RuleBasedStateMachine):
                 assert (row.status, bool(row.counted)) == ("failed", True), "a child that could not start"
                 continue
             inst = self.model.all[id]
+            assert (row.version, row.lane) == (inst.version, _LANES[inst.version - 1])
             assert (row.on_cancel is not None, row.cancel_reason is not None) == (inst.undoable, inst.undoing)
             assert (row.status, row.attempt, row.crashes, row.lease_owner, row.due_at) == (
                 inst.status, inst.attempt, inst.crashes, inst.owner, inst.due,
@@ -391,7 +415,7 @@ def _assert_answer(request: Request, expected: Any) -> None:
             assert request.fenced != expected, f"fenced: {request}"
         case Deliver():
             assert (type(answer).__name__ if isinstance(answer, Exception) else answer.status) == expected
-        case StartInstances():
+        case StartInstances() | Migrate():
             assert [type(a).__name__ if isinstance(a, Exception) else a for a in answer] == expected
         case _:
             assert (type(answer).__name__ if isinstance(answer, Exception) else answer) == expected

@@ -19,7 +19,21 @@ from hark.model.decisions import Settle
 from hark.model.errors import Conflict, Duplicate
 from hark.model.migration import Migrated
 from tests.support.stage import Duel, Part, Race, Stage, part, race
-from tests.support.turns import DEFINITION, MINUTE, advance, asked, capacity, done, hold, new, on, park, stop, timer
+from tests.support.turns import (
+    DEFINITION,
+    MINUTE,
+    advance,
+    asked,
+    capacity,
+    done,
+    hold,
+    new,
+    on,
+    park,
+    stop,
+    timer,
+    undoable,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NEWER = f"{DEFINITION}@2"
@@ -153,6 +167,20 @@ async def test_v4_a_migration_and_the_release_of_a_held_instance_by_code_that_fi
         assert (row.version, row.status, len(theirs.claims)) == (1, "executing", 1)
     else:
         assert (row.version, row.status, row.held_by, theirs.claims) == (2, "runnable", None, [])
+
+
+async def test_v4_an_instance_that_is_moved_and_cancelled_in_one_turn_is_moved_first(stage: Stage) -> None:
+    """Else the migration would write over the step of the undo that the cancel begins."""
+    claim = await stage.executing("x")
+    ahead = undoable(claim)
+    turn = await stage.one.run(ahead)
+    claim.run_ahead(ahead.decision, turn.now, [])
+    await stage.one.run(park(claim, on("go")))
+    migrate, cancel = await _move(stage), Cancel(target="x")
+    await stage.one.run(cancel, migrate)
+    assert (migrate.result, cancel.result) == (["x"], "x")
+    row = (await stage.content()).instances["x"]
+    assert (row.version, row.status) == (2, "cancelled")  # the new version has nothing to undo
 
 
 async def test_v4_the_outcome_of_a_claim_from_before_a_migration_is_refused(stage: Stage) -> None:

@@ -15,6 +15,8 @@ from hark.kernel.requests import (
     Commit,
     Deliver,
     HandBack,
+    InstanceMove,
+    Migrate,
     Publish,
     Reclaim,
     Request,
@@ -52,6 +54,7 @@ class Instance:
     status: str = "runnable"
     attempt: int = 0
     crashes: int = 0
+    version: int = 1
     due: int | None = None
     owner: str | None = None
     epoch: int = 0
@@ -116,6 +119,8 @@ class Model:
                     addresses[effect.target] = self.find(effect.target)
         listening = {i.id for i in self.all.values() if i.live}
         live = self._fence(commits)
+        for migrate in [request for request in requests if isinstance(request, Migrate)]:
+            self.expected[migrate] = [self._move(one) for one in migrate.moves]
         self._ends(requests, addresses)
         live = [commit for commit in live if self.all[commit.claim.id].status == "executing"]
         for commit in commits:
@@ -200,6 +205,16 @@ class Model:
                 inst.status, inst.owner, inst.due, inst.undoing = "runnable", None, None, True
                 inst.attempt = inst.crashes = 0
                 inst.inbox = [letter for letter in inst.inbox if letter[0] in ("signal", "broadcast")]
+
+    def _move(self, one: InstanceMove) -> str:
+        """Move an instance to another version; nothing but a move of this turn has changed it since it was read."""
+        inst = self.all[one.id]
+        if inst.status in ("executing", "done", "cancelled") or inst.version != one.earlier:
+            return "Conflict"
+        inst.version, inst.crashes, inst.undoable = one.version, 0, False  # no version of the definition has an undo
+        if inst.status == "held":
+            inst.release()
+        return one.id
 
     def _revive(self, id: str | None) -> str:
         if id is None:

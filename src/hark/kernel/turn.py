@@ -138,11 +138,11 @@ async def run_turn(
     await load_waits(tx, parked)
     # The verbs, in an order in which each sees the changes of the ones before it.
     if rare:
+        await migrate.apply(turn)  # first: the epochs that it compares are those of the lock
         await cancel.apply(turn)
         await reclaim.apply(turn, abandoned)
         await bpmn_control.apply(turn)
         await retry.apply(turn)
-        await migrate.apply(turn)
         await run_again.apply(turn)
         commit.fence_again(turn)
         await message.refuse_held(turn)
