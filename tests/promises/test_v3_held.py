@@ -344,6 +344,28 @@ async def test_v3_each_code_is_tried_once(store: Store) -> None:
             assert await app.drain() == {"steps": 0}
 
 
+async def test_v3_each_code_is_tried_once_although_more_urgent_work_takes_the_slots(store: Store) -> None:
+    @workflow(name="note")
+    async def note(ctx: Any) -> str:
+        return "done"
+
+    async with harness(store, old) as app:
+        order = await drained(app, app.start(old, {"item": "x"}))
+    async with harness(store, new) as app:
+        await app.signal(order.id, "paid", 5)
+        await held(app, order.id)
+    async with harness(store, shorter, note) as app:  # one slot, which the other instance gets first
+        await app.start(note, priority=-1)
+        await held(app, order.id)
+    for code in (new, shorter):
+        async with harness(store, code) as app:
+            assert await app.drain() == {"steps": 0}
+    async with harness(store, old, note) as app:
+        noted = await app.start(note, priority=-1)
+        await app.drain()
+        assert [await app.result(one, timeout=0) for one in (noted.id, order.id)] == ["done", "x 5"]
+
+
 async def test_v3_a_held_instance_can_be_cancelled(store: Store) -> None:
     async with harness(store, old) as app:
         order = await drained(app, app.start(old, {"item": "x"}, correlation_key="order:1"))

@@ -119,7 +119,8 @@ async def _claim(
 
     Removes from `stay` the outcomes that lose their slot, and from `woken` what was claimed."""
     pending = turn.result.pending
-    released = await _release_held(turn, capacity, free) if capacity.try_held else {}
+    tried: dict[str, str] = {}  # the codes that did not fit, by the id of a held instance
+    held = await _find_held(turn, capacity, free, tried) if capacity.try_held else []
     read_backlog = capacity.backlog or pending.made_claimable or pending.left_claimable
     for _ in range(MAX_ROUNDS):
         may_yield = _by_queue(stay.values())
@@ -145,45 +146,62 @@ async def _claim(
         pending.backlog = any(waiting[queue] >= size for queue, size in sizes.items())
         if any(waiting[queue] > free[queue] for queue in waiting):
             await _keep_locked_keys(turn, may_yield)
-        chosen = _choose(sorted(found + woken, key=_urgency) if woken else found, free, may_yield)
+        chosen = _choose(sorted(found + woken + held, key=_urgency) if woken or held else found, free, may_yield)
         granted, undecided = await buckets.admit(turn, chosen)
         for request in _assign(granted, free, may_yield):
             del stay[request.claim.id]
         if granted:
-            await _take(turn, capacity, granted)
-            for claim in turn.result.claims if released else ():
-                claim.held_by = released.get(claim.id)
             claimed = {candidate.id for candidate in granted}
+            await _release(turn, [candidate.id for candidate in held if candidate.id in claimed])
+            await _take(turn, capacity, granted)
+            for claim in turn.result.claims if tried else ():
+                claim.held_by = tried.get(claim.id)
             woken[:] = [candidate for candidate in woken if candidate.id not in claimed]
+            held = [candidate for candidate in held if candidate.id not in claimed]
+            pending.left_claimable = pending.left_claimable or bool(held)
         pending.more = pending.more or undecided > 0
         if len(granted) + undecided == len(chosen) and len(found) == read:
             return
     pending.more = True
 
 
-async def _release_held(turn: Turn, capacity: Capacity, free: dict[str, int]) -> dict[str, str]:
-    """Make held instances claimable that the code of this worker has not been tried on, as many as it has free slots.
-    Returns the fingerprints of the codes that did not fit, by id (V3)."""
+async def _find_held(turn: Turn, capacity: Capacity, free: dict[str, int], tried: dict[str, str]) -> list[Candidate]:
+    """Find held instances that the code of this worker has not been tried on, as many as it has free slots (V3).
+
+    They are released in the turn that claims them, with the codes that have been tried on them, which are added to
+    `tried`. If they were released for a later turn, these would be forgotten, and two workers whose code does not fit
+    could try the same instance in turns for as long as their queue is busy. Those that need a bucket are released at
+    once."""
     pending = turn.result.pending
     most = sum(free.values())
     if not most:
         pending.left_held = True
-        return {}
+        return []
     groups = [
         (lane, held_by)
         for lane, held_by in await turn.tx.fetch(sql.held_groups)
         if (code := capacity.codes.get(lane)) is not None and code not in held_by.split(",")
     ]
     if not groups:
-        return {}
+        return []
     queues = sorted(queue for queue, slots in free.items() if slots)
-    found = await turn.tx.fetch(sql.claimable_held, groups, queues=queues, most=most)
-    released = {id: held_by for id, held_by in found[:most]}
-    if released:
-        await turn.tx.fetch(sql.release, ids=sorted(released))
+    full = sorted(free.keys() - queues)
+    rows = await turn.tx.fetch(sql.claimable_held, groups, queues=queues, most=most)
+    found = [Candidate(*row) for _, *row in rows[:most]]
+    tried.update((id, held_by) for held_by, id, *_ in rows[:most])
+    needs_bucket = [one.id for one in found if one.concurrency_key is not None or one.rate_limit is not None]
+    if needs_bucket:
+        await _release(turn, needs_bucket)
         pending.made_claimable = True
-    pending.left_held = len(found) >= most
-    return released
+    # Others may be chosen before them, there may be more of them, or their queue has no slot now.
+    waits = rows or (full and await turn.tx.fetch(sql.claimable_held, groups, queues=full, most=1))
+    pending.left_held = bool(waits)
+    return [one for one in found if one.concurrency_key is None and one.rate_limit is None]
+
+
+async def _release(turn: Turn, ids: list[str]) -> None:
+    if ids:
+        await turn.tx.fetch(sql.release, ids=sorted(ids))
 
 
 def _by_queue(requests: Iterable[Commit]) -> _Running:

@@ -65,16 +65,16 @@ held_groups = Sql(
 # V3: held instances of these groups, the most urgent first, with the codes that do not fit. SKIP LOCKED, as in every
 # claim.
 claimable_held = Sql(
-    """
-    SELECT c.id, r.held_by FROM {rows: lane text, held_by text}
+    f"""
+    SELECT r.held_by, {_CANDIDATE} FROM {{rows: lane text, held_by text}}
     CROSS JOIN LATERAL (
-        SELECT i.id, i.priority, i.since FROM instances i
+        SELECT i.id, i.queue, i.priority, i.since, i.concurrency_key, i.rate_limit, i.weight FROM instances i
         WHERE i.status = 'held' AND i.lane = r.lane AND i.held_by = r.held_by AND i.queue IN :queues[text]
         ORDER BY i.priority, i.since LIMIT :most::bigint FOR NO KEY UPDATE SKIP LOCKED) c
     ORDER BY c.priority, c.since
     """,
-    sqlite="""
-    SELECT c.id, r.held_by FROM {rows: lane text, held_by text}
+    sqlite=f"""
+    SELECT r.held_by, {_CANDIDATE} FROM {{rows: lane text, held_by text}}
     CROSS JOIN instances c ON c.rowid IN (
         SELECT i.rowid FROM instances i INDEXED BY instances_held
         WHERE i.status = 'held' AND i.lane = r.lane AND i.held_by = r.held_by AND i.queue IN :queues[text]
