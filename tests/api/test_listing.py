@@ -10,6 +10,7 @@ from hark import (
     Await,
     Broadcast,
     Context,
+    Dag,
     Done,
     Event,
     FunctionContext,
@@ -331,3 +332,70 @@ async def test_waits_are_listed_longest_first_until_they_are_answered(app: Harne
     assert {wait.instance_id for wait in await app.waits()} == {"second"}
     await drained(app, app.advance(60))
     assert await app.waits() == []
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+@workflow
+async def calls(ctx: FunctionContext) -> Any:
+    return await ctx.call(Quick, {})
+
+
+async def test_d7_the_default_list_shows_what_was_started_and_no_tasks(app: Harness) -> None:
+    """Whatever the other filters are: only `kind` lists the tasks of jobs and processes."""
+    dag = Dag("build")
+    for n in range(6):
+        dag.task(f"t{n}", "fails" if n == 5 else "works")
+
+    @app.handler("works")
+    async def works(task: Any) -> None: ...
+
+    @app.handler("fails")
+    async def fails(task: Any) -> None:
+        raise RuntimeError("as asked")
+
+    app.register(dag, calls)
+    await app.start(Quick, id="before")
+    await drained(app, app.start(dag, id="job", correlation_key="build:1", tags={"tenant": "a"}))
+    await app.advance(1)
+    called = await drained(app, app.start(calls, id="caller"))
+    child = next(one.id for one in await app.list(definition="Quick") if one.parent_id == called.id)
+    started = [child, "caller", "job", "before"]
+    assert await ids(app) == started
+    assert await ids(app, definition="build") == ["job"]
+    assert await ids(app, status="failed") == ["job"]
+    assert await ids(app, tags={"tenant": "a"}) == ["job"]
+    assert await ids(app, key_prefix="build:") == ["job"]
+    assert await ids(app, key_prefix="build:", status="failed", definition="build") == ["job"]
+    tasks = await ids(app, kind="task")
+    assert len(tasks) == 6
+    assert all(id.startswith("job.") for id in tasks)
+    assert len(await ids(app, kind="task", status="failed")) == 1
+    assert sorted(await ids(app, kind="task", definition="build")) == sorted(tasks)
+    assert await ids(app, kind="job") == ["job"]
+
+
+async def test_d7_a_page_without_tasks_is_full_unless_the_list_ends(app: Harness) -> None:
+    dag = Dag("wide")
+    for n in range(5):
+        dag.task(f"t{n}", "works")
+
+    @app.handler("works")
+    async def works(task: Any) -> None: ...
+
+    app.register(dag)
+    jobs = [f"job-{n}" for n in range(7)]
+    for id in jobs:
+        await drained(app, app.start(dag, id=id))
+        await app.advance(1)
+    for limit in (1, 2, 3, 7, 8):
+        page = await app.list(limit=limit)
+        seen = [one.id for one in page]
+        while page.next is not None:
+            assert len(page) == limit
+            page = await app.list(limit=limit, after=page.next)
+            seen += [one.id for one in page]
+        assert seen == jobs[::-1]
+    task = (await ids(app, kind="task"))[0]
+    assert await ids(app, after=task, limit=2) == [id for id in jobs[::-1] if id < task.partition(".")[0] + "."][:2]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hark import TaskContext
+from hark import Instance, TaskContext
 from hark.programs.bpmn.interpreter.execution import Execution
 from hark.programs.expressions import ExpressionError
 from hark.programs.expressions.sources import is_expression
@@ -178,6 +178,11 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
     return faults
 
 
+async def _all(app: Harness) -> list[Instance]:
+    """All instances, with the tasks."""
+    return [*await app.list(limit=1000), *await app.list(kind="task", limit=1000)]
+
+
 async def _end(app: Harness, id: str) -> tuple[list[str], Any]:
     """Let an instance end, and retry it if it fails. Gives its errors, and its variables."""
     errors: list[str] = []
@@ -191,9 +196,8 @@ async def _end(app: Harness, id: str) -> tuple[list[str], Any]:
             return errors, found.state["variables"]
         if found.status == "failed":
             errors.append(str(found.error))
-            assert not [
-                one for one in await app.list() if one.parent_id == id and one.status in ("runnable", "executing")
-            ]
+            found_below = [one for one in await _all(app) if one.parent_id == id]
+            assert not [one for one in found_below if one.status in ("runnable", "executing")]
             await app.retry(id)
         elif asked := await app.awakeables(job=id, status="PENDING"):
             await app.resolve(asked[0].id, {"answer": 10})
@@ -225,11 +229,11 @@ async def test_b10_an_expression_that_fails_leaves_nothing_half_done(faults: Fau
         async def outcome(fails_at: int) -> Any:
             called.clear()
             faults.found, faults.fails_at = 0, fails_at
-            before = Counter(one.definition for one in await app.list(limit=1000))
+            before = Counter(one.definition for one in await _all(app))
             errors, variables = await _end(app, (await app.start("p", given)).id)
             assert len(errors) == (fails_at > 0)
             assert all("it is broken" in error and " (line " in error for error in errors), errors
-            started = Counter(one.definition for one in await app.list(limit=1000)) - before
+            started = Counter(one.definition for one in await _all(app)) - before
             assert not await app.awakeables(status="PENDING")
             return variables, sorted(called, key=repr), started
 

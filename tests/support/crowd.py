@@ -373,7 +373,8 @@ _LARGE = {"low": "key-of-parked-", "high": "key-of-parked."}
 
 
 def _all_lanes(size: int) -> list[tuple[Any, ...]]:
-    return [(name, status) for name in (HERE, ELSEWHERE) for status in get_args(Status)]
+    kinds = ("machine", "workflow", "job", "bpmn")
+    return [(name, status, kind) for name in (HERE, ELSEWHERE) for status in get_args(Status) for kind in kinds]
 
 
 # What is read outside the turns: all of store/reads, and what else is polled.
@@ -397,16 +398,16 @@ READS: dict[str, Question] = {
     "list_instances": Question(
         reads.list_instances, {"instances_listed", "instances_pkey"},
         _all_lanes,
-        lambda size: {**_PAGE, "at": NOW - size // 2, "kind": None},  # in the middle
+        lambda size: {**_PAGE, "at": NOW - size // 2},  # in the middle
     ),
     "list_instances that are not there": Question(
         reads.list_instances, {"instances_listed", "instances_pkey"},
-        lambda size: [(ELSEWHERE, "failed"), (HERE, "failed"), ("Nobody", "done")],
-        lambda size: {**_PAGE, "kind": None},
+        lambda size: [(ELSEWHERE, "failed", "job"), (HERE, "failed", "job"), ("Nobody", "done", "job")],
+        lambda size: _PAGE,
     ),
     "list_instances of some time": Question(
         reads.list_instances, {"instances_listed", "instances_pkey"}, _all_lanes,
-        lambda size: {**_PAGE, "at": NOW - size // 2, "since": NOW - size // 2 - 10, "kind": None},
+        lambda size: {**_PAGE, "at": NOW - size // 2, "since": NOW - size // 2 - 10},
     ),
     "list_schedules": by_values(reads.list_schedules, {"triggers_named"}, after="later-1000007", size=100),
     "read_schedules": by_values(reads.read_schedules, {"triggers_pkey"}, ids=["schedule:later-1000007"]),
@@ -427,7 +428,7 @@ READS: dict[str, Question] = {
         reads.list_keyed, {"instances_kept_key"}, None, lambda size: {**_MATCH, **_SMALL, "status": "awaiting_signal"}
     ),
     "count_lanes": Question(
-        reads.count_lanes, {"instances_listed"}, _all_lanes, lambda size: {**_PAGE, "kind": None, "most": 100}
+        reads.count_lanes, {"instances_listed"}, _all_lanes, lambda size: {**_PAGE, "most": 100}
     ),
     "count_tagged": Question(
         reads.count_tagged, {"tags_pkey"}, lambda size: [("size", "small"), ("size", "large"), ("size", "none")],

@@ -67,6 +67,8 @@ class ReadVerbs(Core):
     ) -> Reply[Page[Instance]]:
         """List instances, newest first: by the time of their start, and those of one commit in the order of the starts.
 
+        The tasks of jobs and processes are listed only with `kind="task"`; children that code has started are listed.
+
         Filters can be combined: an instance is listed if it matches all of them. A page of large instances ends early,
         with the one that reaches 8 MiB; go on with `after=page.next` until that is None.
 
@@ -74,7 +76,7 @@ class ReadVerbs(Core):
             status: Only those with this status: runnable, executing, awaiting_signal, awaiting_children, held, done,
                 failed or cancelled.
             definition: Only those of this definition, by its name.
-            kind: Only those of this kind: machine, workflow, job, task or bpmn.
+            kind: Only those of this kind: machine, workflow, job, task or bpmn. Without it, all but tasks.
             tags: Only those that were started with all of these tags.
             key_prefix: Only those whose correlation key begins with this text.
             created_after: Only those started later than this time, an aware `datetime`.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from hark.model import json
 from hark.model.errors import NotFound
 from hark.model.names import NAME_BYTES
-from hark.model.values import TERMINAL, Status
+from hark.model.values import TERMINAL, Kind, Status
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -26,6 +26,7 @@ MAX_BYTES = 8 << 20
 """A page ends with the row that reaches this many bytes of text, so it has at least one row."""
 _EVER = 2**63 - 1
 _STATUSES = typing.get_args(Status)
+_STARTED = tuple(kind for kind in typing.get_args(Kind) if kind != "task")
 _FEW = 1000  # a filter with fewer rows is narrow: all of them can be checked
 _WINDOW = 2000  # how many of the newest instances are tried before all keys with a prefix are read: 15 ms
 _HIGHEST = "\U0010ffff"
@@ -36,7 +37,11 @@ Read = Callable[[], Awaitable[Sequence[Listed]]]
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The filters of `list`, checked. Times in µs; both ends are exclusive."""
+    """The filters of `list`, checked. Times in µs; both ends are exclusive.
+
+    Without a kind, the tasks of jobs and processes do not match: a list shows what was started, and a task is seen with
+    the job that it belongs to.
+    """
 
     status: str | None = None
     definition: str | None = None
@@ -113,7 +118,7 @@ async def _listed(store: Store, filters: Filters, size: int, place: dict[str, An
     """The first `size` rows that match, by the narrowest filter."""
     lanes = await _lanes(store, filters)
     if filters.tags is None and filters.key_prefix is None:
-        return await store.read(reads.list_instances, lanes, kind=filters.kind, window=size, **place)
+        return await store.read(reads.list_instances, lanes, window=size, **place)
     low, high = prefix_range(filters.key_prefix)
     matching = {
         "status": filters.status, "definition": filters.definition, "kind": filters.kind, "low": low, "high": high,
@@ -124,7 +129,7 @@ async def _listed(store: Store, filters: Filters, size: int, place: dict[str, An
         for name, value, count in await store.read(reads.count_tagged, [*filters.tags.items()], most=_FEW, **place):
             drivers.append((count, partial(store.read, reads.list_tagged, name=name, value=value, **matching)))
     if low is not None or not filters.status is filters.definition is filters.kind is None:
-        [[count]] = await store.read(reads.count_lanes, lanes, kind=filters.kind, most=_FEW, **place)
+        [[count]] = await store.read(reads.count_lanes, lanes, most=_FEW, **place)
         drivers.append((count, partial(store.read, reads.list_newest, lanes, window=_EVER, **matching)))
     if low is not None:
         [[count]] = await store.read(reads.count_keyed, low=low, high=high, most=_FEW)
@@ -137,25 +142,30 @@ async def _listed(store: Store, filters: Filters, size: int, place: dict[str, An
     return newest if len(newest) == size else await store.read(reads.list_keyed, **matching)
 
 
-async def _lanes(store: Store, filters: Filters) -> list[tuple[str, str]]:
-    """The pairs of definition and status that may have instances that match."""
-    names = [filters.definition] if filters.definition is not None else await _definitions(store, filters.kind)
-    if filters.status is not None:
-        return [(name, filters.status) for name in names]
-    return [(name, status) for name in names for status in _STATUSES if status not in TERMINAL or not filters.only_live]
+async def _lanes(store: Store, filters: Filters) -> list[tuple[str, str, str]]:
+    """The definitions, statuses and kinds that may have instances that match."""
+    statuses = _STATUSES if filters.status is None else (filters.status,)
+    return [
+        (name, status, kind)
+        for name, kinds in (await _definitions(store, filters)).items()
+        for status in statuses
+        if filters.status is not None or status not in TERMINAL or not filters.only_live
+        for kind in kinds
+    ]
 
 
-async def _definitions(store: Store, kind: str | None) -> list[str]:
-    """The definitions that have instances; with a kind, those that may have instances of it."""
-    names = [name for (name,) in await store.read(reads.definitions_in_use)]
-    if kind is None:
-        return names
-    kinds: dict[str, set[str]] = {}
-    for name, _, of, *_ in await store.read(sql.definitions):
-        kinds.setdefault(name, set()).add(of)
-    of_tasks = {"job", "bpmn"} if kind == "task" else set()  # a task has the definition of its job
+async def _definitions(store: Store, filters: Filters) -> dict[str, Sequence[str]]:
+    """The definitions that may have instances that match, each with the kinds that these may have."""
+    wanted = _STARTED if filters.kind is None else (filters.kind,)
+    if filters.definition is not None:
+        return {filters.definition: wanted}
+    known: dict[str, set[str]] = {}
+    for name, _, kind, *_ in await store.read(sql.definitions):
+        # A task has the definition of its job.
+        known.setdefault(name, set()).update((kind, "task") if kind in ("job", "bpmn") else (kind,))
     # A child of a definition that no process registered has failed, and its definition has no kind.
-    return [name for name in names if not kinds.get(name, {kind}).isdisjoint({kind} | of_tasks)]
+    names = [name for (name,) in await store.read(reads.definitions_in_use)]
+    return {name: [kind for kind in wanted if kind in known.get(name, wanted)] for name in names}
 
 
 def prefix_range(prefix: str | None) -> tuple[str | None, str | None]:

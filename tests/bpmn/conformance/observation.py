@@ -42,7 +42,8 @@ async def describe(app: Harness, instances: dict[str, str]) -> str:
     """The state of everything, for the message of a failed case."""
     names = {id: alias for alias, id in instances.items()}
     lines = ["state:"]
-    for one in sorted(await app.list(limit=_ALL), key=lambda one: one.id):
+    found = [*await app.list(limit=_ALL), *await app.list(kind="task", limit=_ALL)]
+    for one in sorted(found, key=lambda one: one.id):
         alias = names.get(one.id, "")
         lines.append(f"  {alias or '-'} {one.kind} {one.definition} {one.id}: {one.status}")
         if one.kind == "bpmn":
@@ -74,7 +75,7 @@ class _Look:
         return await self.app.get(self.aliases[alias])
 
     async def processes(self) -> list[Instance]:
-        return [one for one in await self.app.list(limit=_ALL) if one.kind == "bpmn"]
+        return list(await self.app.list(kind="bpmn", limit=_ALL))
 
     async def tasks(self) -> list[Awakeable]:
         return list(await self.app.awakeables(status="PENDING", limit=_ALL))

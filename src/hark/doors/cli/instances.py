@@ -46,7 +46,12 @@ def list_(
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--kind", metavar="KIND", help="Only machine, workflow, job, task or bpmn", autocompletion=kinds),
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="Only machine, workflow, job, bpmn or task; without it, all but tasks",
+            autocompletion=kinds,
+        ),
     ] = None,
     tag: Tags = None,
     key_prefix: Annotated[

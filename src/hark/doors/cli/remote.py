@@ -184,7 +184,7 @@ class RemoteHark:
 
     def ids_beginning(self, prefix: str, *, limit: int = 2) -> RemoteReply[builtins.list[str]]:
         """Find ids as `DoorAccess.ids_beginning` does, but among the newest instances only."""
-        found = (one for one in self.list(limit=_PAGE).result() if one.kind != "task")
+        found = self.list(limit=_PAGE).result()
         return RemoteReply([one.id for one in found if one.id.startswith(prefix)][:limit])
 
     def sweep(self) -> RemoteReply[None]:

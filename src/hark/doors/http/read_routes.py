@@ -45,7 +45,8 @@ class InstancesQuery(PageQuery):
     Attributes:
         status: Only instances with this status.
         definition: Only instances of the definition with this name.
-        kind: Only instances of definitions of this kind.
+        kind: Only instances of this kind: machine, workflow, job, bpmn or task. Without it, all but the tasks of jobs
+            and processes.
         tags: Only instances that were started with all of these tags, a JSON object.
         key_prefix: Only instances whose correlation key begins with this text.
         created_after: Only instances that were started later than this time.

@@ -18,8 +18,10 @@ class TaskRow(Row, frozen=True):
 _TASK = TaskRow.columns()
 
 # The tasks of jobs and processes, and the processes that those have called, by id: for the outputs of tasks, and for
-# `get` of a job. Another instance may have an id like that of a task.
-read_tasks = Sql(f"SELECT {_TASK} FROM instances WHERE id IN :ids[text] AND kind IN ('task', 'bpmn')", row=TaskRow)
+# `get` of a job. Another instance may have an id like that of a task. For `coalesce` see runs.py.
+read_tasks = Sql(
+    f"SELECT {_TASK} FROM instances WHERE id IN :ids[text] AND coalesce(kind, '') IN ('task', 'bpmn')", row=TaskRow
+)
 
 
 class Descendant(Row, frozen=True):

@@ -36,13 +36,12 @@ _BYTES = """octet_length(i.state) + coalesce(octet_length(i.result), 0) + coales
 _NEWEST = "ORDER BY i.created_at DESC, i.nth DESC, i.id DESC"
 _OLDER = "(i.created_at, i.nth, i.id) < (:at::bigint, :nth::bigint, :after::text) AND i.created_at > :since::bigint"
 
-# A lane here is a definition and a status. The index leads to the newest row of each lane, and a page takes the lanes
-# with the newest rows, so rows in other lanes are not read.
-_LANE = f"""i.definition = r.definition AND i.status = r.status AND (:kind::text IS NULL OR i.kind = :kind::text)
-            AND {_OLDER} {_NEWEST}"""
+# A lane here is a definition, a status and a kind. The index leads to the newest row of each lane, and a page takes the
+# lanes with the newest rows, so rows in other lanes are not read: not the tasks of a job, if they are not asked for.
+_LANE = f"i.definition = r.definition AND i.status = r.status AND i.kind = r.kind AND {_OLDER} {_NEWEST}"
 _LANES = f"""
     WITH heads AS (
-        SELECT r.definition, r.status FROM {{rows: definition text, status text}}
+        SELECT r.definition, r.status, r.kind FROM {{rows: definition text, status text, kind text}}
         CROSS JOIN LATERAL (SELECT i.created_at, i.nth, i.id FROM instances i WHERE {_LANE} LIMIT 1) i
         {_NEWEST} LIMIT :window::bigint),
     newest AS (
@@ -53,7 +52,7 @@ _LANES = f"""
 # SQLite has no LATERAL, see statements/claims.py.
 _LANES_SQLITE = f"""
     WITH heads AS (
-        SELECT r.definition, r.status FROM {{rows: definition text, status text}}
+        SELECT r.definition, r.status, r.kind FROM {{rows: definition text, status text, kind text}}
         CROSS JOIN instances i ON i.rowid = (
             SELECT i.rowid FROM instances i INDEXED BY instances_listed WHERE {_LANE} LIMIT 1)
         {_NEWEST} LIMIT :window),
@@ -72,7 +71,8 @@ list_instances = Sql(
 )
 
 # The filters that are checked row by row. A key has the prefix if it is in [low, high): both databases compare bytes.
-_MATCHES = """(:status::text IS NULL OR i.status = :status::text) AND (:kind::text IS NULL OR i.kind = :kind::text)
+_MATCHES = """(:status::text IS NULL OR i.status = :status::text)
+        AND CASE WHEN :kind::text IS NULL THEN i.kind <> 'task' ELSE i.kind = :kind::text END
         AND (:definition::text IS NULL OR i.definition = :definition::text)
         AND (:low::text IS NULL OR i.correlation_key >= :low::text AND i.correlation_key < :high::text)"""
 _TAGGED = "(:tags::text IS NULL OR coalesce(i.tags, '{}')::jsonb @> :tags::text::jsonb)"
@@ -127,14 +127,14 @@ list_keyed = Sql(
 count_lanes = Sql(
     f"""
     SELECT count(*) FROM (
-        SELECT 1 FROM {{rows: definition text, status text}}
+        SELECT 1 FROM {{rows: definition text, status text, kind text}}
         CROSS JOIN LATERAL (SELECT i.id FROM instances i WHERE {_LANE} LIMIT :most::bigint) i LIMIT :most::bigint) n
     """,
     # SQLite has no LATERAL.
     sqlite=f"""
     SELECT coalesce(sum((SELECT count(*) FROM (
         SELECT 1 FROM instances i INDEXED BY instances_listed WHERE {_LANE} LIMIT :most) n)), 0)
-    FROM {{rows: definition text, status text}}
+    FROM {{rows: definition text, status text, kind text}}
     """,
 )
 

@@ -11,9 +11,10 @@ from hark.store.reads.events import HORIZON, EventRow
 from hark.store.reads.waits import OpenWait
 from hark.store.sql import Sql
 
-_OF_ID = """t.kind = 'task' AND (t.parent_id = :id::text OR EXISTS (
+# `coalesce` keeps PostgreSQL 18 from skipping through `instances_listed`, which has the kind and the id.
+_OF_ID = """coalesce(t.kind, '') = 'task' AND (t.parent_id = :id::text OR EXISTS (
             SELECT 1 FROM instances m WHERE m.id = t.parent_id AND m.kind = 'task' AND m.parent_id = :id::text))"""
-_OF_ROW = """t.kind = 'task' AND (t.parent_id = r.id OR EXISTS (
+_OF_ROW = """coalesce(t.kind, '') = 'task' AND (t.parent_id = r.id OR EXISTS (
             SELECT 1 FROM instances m WHERE m.id = t.parent_id AND m.kind = 'task' AND m.parent_id = r.id))"""
 _EVENT = "e.seq, e.instance_id, e.type, e.step, e.data, e.at, e.tx"
 # All events of the run by the index of instances, and only then the page: the primary key has the order of the page,

@@ -122,7 +122,7 @@ CREATE INDEX instances_parent_wait ON instances (parent_wait) WHERE parent_wait 
 CREATE INDEX instances_finished ON instances
     ((CASE WHEN status = 'failed' AND kind <> 'task' THEN 1 ELSE 0 END), finished_at, id) WHERE finished_at IS NOT NULL;
 -- Lists, newest first: a filter with few matches reads few rows.
-CREATE INDEX instances_listed ON instances (definition, status, created_at, nth, id);
+CREATE INDEX instances_listed ON instances (definition, status, kind, created_at, nth, id);
 
 -- One row per event that an instance may read; written under the lock of the instance.
 CREATE TABLE inbox (
