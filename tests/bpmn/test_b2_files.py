@@ -78,10 +78,14 @@ def test_b2_several_processes_are_read_and_those_that_cannot_start_are_left_out(
     assert [(item.element, "left out" in item.message) for item in found.ignored] == [("two", True), ("three", True)]
 
 
-def test_b2_a_file_whose_processes_are_all_left_out_says_why() -> None:
-    found = read(definitions('<process id="a" isExecutable="false"><startEvent id="s"/></process>'))
-    assert found.processes == ()
-    assert "isExecutable" in found.ignored[0].message
+def test_b2_a_file_whose_processes_would_all_be_left_out_is_refused() -> None:
+    content = (
+        '<process id="a" isExecutable="false"><startEvent id="s"/></process>\n<process id="b"><task id="t"/></process>'
+    )
+    first, second = problems_of(definitions(content))
+    assert (first.element, first.line, second.element, second.line) == ("a", 2, "b", 3)
+    assert 'isExecutable="false"' in first.message
+    assert "no start event" in second.message
 
 
 def test_b2_a_file_without_a_process_is_refused() -> None:

@@ -57,7 +57,7 @@ def test_b2_camunda_fields_have_types_labels_defaults_and_limits() -> None:
             "size": {
                 "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}], "default": "l",
             },
-            "now": {"type": "string"},
+            "now": {"type": "string", "default": "${x}"},
         },
         "required": ["name"],
     }  # fmt: skip

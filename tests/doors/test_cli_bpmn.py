@@ -56,13 +56,13 @@ def test_b2_check_lists_what_is_ignored(cli: Cli, folder: Path) -> None:
     assert cli("bpmn", "deploy", "listened.bpmn", "--ignore-extensions").out == "order version 1\n"
 
 
-def test_b2_deploy_says_why_a_file_deploys_nothing(cli: Cli, folder: Path) -> None:
+def test_b2_a_file_with_nothing_to_deploy_is_refused_by_deploy_and_check(cli: Cli, folder: Path) -> None:
     (folder / "picture.bpmn").write_text(ORDER.replace('isExecutable="true"', 'isExecutable="false"'), "utf-8")
-    found = cli("bpmn", "deploy", "picture.bpmn")
-    assert (found.code, found.out) == (0, "")
-    first, reason, *_ = found.err.splitlines()
-    assert first == "picture.bpmn: nothing to deploy."
-    assert 'isExecutable="false"' in reason
+    deployed, checked = cli("bpmn", "deploy", "picture.bpmn"), cli("bpmn", "check", "picture.bpmn")
+    assert (deployed.code, deployed.out, checked.code) == (2, "", 1)
+    assert deployed.err.splitlines()[0] == checked.out.splitlines()[0]
+    assert deployed.err.startswith("picture.bpmn:4: order: The process cannot be deployed, nor any other of the file: ")
+    assert 'isExecutable="false"' in deployed.err
 
 
 def test_b2_deploy_puts_all_files_into_the_store_or_none(cli: Cli, folder: Path) -> None:

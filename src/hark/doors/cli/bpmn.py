@@ -44,13 +44,10 @@ def deploy(options: Options, files: BpmnFiles, ignore_extensions: IgnoreExtensio
     refused = 0
     for file, data in read:
         try:
-            checked = _check(data, ignore_extensions)
+            _check(data, ignore_extensions)
         except InvalidDefinition as error:
             refused += 1
             print_problems(file, error, to=sys.stderr)
-        else:
-            if not checked.processes:
-                _print_left_out(file, checked)
     if refused:
         raise InvalidInput("Nothing was deployed: correct the problems above, or see `hark bpmn check --help`.")
     deployed: list[tuple[str, int]] = []
@@ -152,17 +149,9 @@ def _check(data: bytes, ignore_extensions: bool) -> "CheckedFile":
 
 
 def _print_checked(file: Path, checked: "CheckedFile") -> None:
-    found = ", ".join(checked.processes) or "no process that is executable and has a start event"
-    print(f"{colored('ok')}: {printable(str(file))}: {printable(found)}")
+    print(f"{colored('ok')}: {printable(str(file))}: {printable(', '.join(checked.processes))}")
     for problem in checked.ignored:
         print(f"  ignored: {printable(_place(problem))}{printable(problem.message)}")
-
-
-def _print_left_out(file: Path, checked: "CheckedFile") -> None:
-    """Say why a file that has no problem deploys nothing."""
-    print(f"{printable(str(file))}: nothing to deploy.", file=sys.stderr)
-    for problem in checked.ignored:
-        print(f"  {printable(_place(problem))}{printable(problem.message)}", file=sys.stderr)
 
 
 def _place(problem: "Problem") -> str:

@@ -25,7 +25,7 @@ class BpmnFile:
     """A checked BPMN file.
 
     Attributes:
-        processes: The processes that can be deployed; it may be that there are none.
+        processes: The processes that can be deployed, at least one.
         xml: The text of the file.
         ignored: Extensions that are ignored, and processes that are left out, each with the reason.
     """
@@ -38,7 +38,7 @@ class BpmnFile:
 def read_bpmn(data: bytes | str, *, ignore_extensions: bool = False) -> BpmnFile:
     """Read and check a BPMN file.
 
-    Processes that are not executable or have no start event are left out.
+    Processes that are not executable or have no start event are left out, if there are others.
 
     Args:
         data: The file, or its text.
@@ -46,8 +46,8 @@ def read_bpmn(data: bytes | str, *, ignore_extensions: bool = False) -> BpmnFile
             connectors, signals of one instance, scripts in other languages (all are in extension_names.py).
 
     Raises:
-        InvalidDefinition: It is not XML or has no process, or a process has mistakes; `.problems` lists them with their
-            lines, up to 100.
+        InvalidDefinition: It is not XML, has no process that can be deployed, or a process has mistakes; `.problems`
+            lists them with their lines, up to 100.
     """
     document = parse_xml(data)
     file = FileDraft(document.root, ignore_extensions=ignore_extensions, declared=document.declared)
@@ -91,17 +91,26 @@ def _processes(file: FileDraft) -> list[XmlElement]:
         file.report(None, root.line, "The file has no process. Add one, with a start event.")
     taken: dict[str, XmlElement] = {}
     found: list[XmlElement] = []
+    left_out: list[tuple[str, XmlElement, str]] = []
     for element in elements:
         id = (element.get("id") or "").strip()
         if not element.flag("isExecutable", default=True):
-            file.ignore(id or None, element.line, 'The process is left out: it has isExecutable="false".')
+            left_out.append((id, element, 'it has isExecutable="false". To run it, set that to "true".'))
         elif element.first(*START_EVENTS) is None:
-            file.ignore(id or None, element.line, "The process is left out: it has no start event.")
+            left_out.append((id, element, "it has no start event. To run it, add one."))
         elif id in taken:
             file.report(id, element.line, f"Two processes have the id {id!r}; the first is in line {taken[id].line}.")
         else:
             taken[id] = element
             found.append(element)
+    is_refused = not found and not file.problems
+    for id, element, reason in left_out:
+        if not is_refused:
+            file.ignore(id or None, element.line, f"The process is left out: {reason}")
+        else:
+            file.report(
+                id or None, element.line, f"The process cannot be deployed, nor any other of the file: {reason}"
+            )
     return found
 
 

@@ -1,7 +1,7 @@
 """Forms of user tasks as the JSON Schema of their answer: Camunda's fields, Flowable's properties, form-js of Zeebe.
 
-The answer may have more than the form asks: a program that completes a task sends the variables it likes. An expression
-as a default is left out, as a schema has no variables.
+The answer may have more than the form asks: a program that completes a task sends the variables it likes. A default may
+be an expression: it is evaluated when the question is asked.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from hark.model import json
 from hark.model.errors import MalformedJson
 from hark.programs.bpmn.file.file_sources import is_expression
 from hark.programs.bpmn.file.xml_tree import XmlElement
-
-Schema = dict[str, Any]
+from hark.programs.bpmn.form_defaults import Schema, default_of, number_in
 
 _DEEPEST = 10  # groups within groups
 _TYPES = {
@@ -92,29 +91,10 @@ def _describe(schema: Schema, label: Any, default: Any, description: Any = None)
         schema["title"] = label.strip()
     if isinstance(description, str) and description.strip() and not is_expression(description):
         schema["description"] = description.strip()
-    if isinstance(default, str):
-        default = _parsed(schema.get("type"), default)
-    if default is not None and not (isinstance(default, str) and is_expression(default)):
+    if isinstance(default, str) and not is_expression(default):
+        default = default_of(schema, default)
+    if default is not None:
         schema["default"] = default
-
-
-def _parsed(type: Any, text: str) -> Any:
-    """The value of a default that is written as text."""
-    if type == "boolean":
-        return {"true": True, "false": False}.get(text.strip().lower())
-    if type in ("integer", "number"):
-        return _number(text, whole=type == "integer")
-    return text
-
-
-def _number(text: Any, *, whole: bool = False) -> int | float | None:
-    try:
-        value = json.parse(str(text).strip(), what="number")
-    except MalformedJson:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if not whole or isinstance(value, int) else None
 
 
 def _limit(schema: Schema, rules: dict[str, Any]) -> None:
@@ -123,7 +103,7 @@ def _limit(schema: Schema, rules: dict[str, Any]) -> None:
     if schema.get("type") == "string":
         words = {"minlength": "minLength", "maxlength": "maxLength", "minLength": "minLength", "maxLength": "maxLength"}
     for rule, word in words.items():
-        value = _number(rules[rule], whole=word.endswith("Length")) if rule in rules else None
+        value = number_in(rules[rule], whole=word.endswith("Length")) if rule in rules else None
         if value is not None and (value >= 0 or not word.endswith("Length")):
             schema[word] = value
 

@@ -13,6 +13,7 @@ from hark.programs.bpmn.file.extensions import attribute, named, zeebe
 from hark.programs.bpmn.file.file_sources import is_computed, source
 from hark.programs.bpmn.file.forms import camunda_form, flowable_form, zeebe_form
 from hark.programs.bpmn.file.xml_tree import XmlElement
+from hark.programs.bpmn.form_defaults import computed_defaults
 
 _EXPRESSION = ("bpmn:resourceAssignmentExpression", "bpmn:formalExpression", "bpmn:expression")
 _OWNER = re.compile(r"(user|group)\((.*)\)", re.DOTALL)
@@ -96,6 +97,8 @@ def _schema(process: BpmnDraft, node: NodeDraft) -> dict[str, Any] | None:
         schema = _zeebe_schema(process, node, definition)
     if schema is None:
         return None
+    for default in computed_defaults(schema):
+        source(process, node, default, "A default of its form")
     try:
         compile_schema(schema)
     except InvalidInput as error:

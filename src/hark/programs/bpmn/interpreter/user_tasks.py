@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from hark.model import json
 from hark.model.decisions import Arm, NewAwakeable
 from hark.model.names import awakeable_id
 from hark.programs.bpmn.bpmn_spec import NodeSpec, UserSpec
+from hark.programs.bpmn.form_defaults import with_defaults
 from hark.programs.bpmn.interpreter.execution import Execution
 from hark.programs.bpmn.interpreter.instance_state import Catcher, FlowToken
 from hark.programs.bpmn.interpreter.scope_variables import StuckToken, as_name
@@ -39,7 +41,7 @@ def ask(run: Execution, token: FlowToken, node: NodeSpec) -> None:
         nonce=secrets.token_urlsafe(16),
         title=_text(title) or node.id,
         description=_text(run.evaluate(user.description, variables)),
-        schema=None if user.schema is None else json.dump(user.schema),
+        schema=None if user.schema is None else json.dump(_schema(run, user.schema, variables)),
         assignees=json.dump(assignees) if assignees else None,
         groups=json.dump(groups) if groups else None,
         due_at=_due(run.evaluate(user.due, variables), run.now),
@@ -55,6 +57,11 @@ def answer_of(run: Execution, token: FlowToken, user: UserSpec, answer: Any, by:
     if user.by_variable is None:
         return values
     return values | {as_name(run.evaluate(user.by_variable, run.view(token.local or token.scope)), _VARIABLE): by}
+
+
+def _schema(run: Execution, schema: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of the answer, with the values that the defaults of the form have now."""
+    return with_defaults(schema, lambda default: run.evaluate(default, variables))
 
 
 def _text(value: Any) -> str | None:
