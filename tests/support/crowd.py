@@ -440,6 +440,7 @@ READS: dict[str, Question] = {
         lambda size: {"ids": ids("mailed"), "since": NOW - 10**9, "before": NOW - 1},
     ),
     "read_instances": by_ids(reads.read_instances, {"instances_pkey"}, "parked"),
+    "delays_of": by_ids(reads.delays_of, {"instances_pkey"}, "parked"),
     "read_tasks": by_ids(reads.read_tasks, {"instances_pkey"}, "parked"),
     "sources_of": Question(reads.sources_of, {"definitions_pkey"}, lambda size: [(HERE, 1), (ELSEWHERE, 1)]),
     "process_state": by_values(reads.process_state, {"instances_pkey"}, id="parked-1000007"),

@@ -20,7 +20,7 @@ class TaskWait:
         title: What an awakeable asks, or None.
         deadline: When it times out, or None.
         since: When the task began to wait.
-        wake: The command that would end the wait, or None.
+        wake: The command that would end the wait, or None: also for a question whose time is over.
     """
 
     kind: WaitKind

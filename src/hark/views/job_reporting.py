@@ -93,6 +93,10 @@ async def _tasks(
     workers = await live_workers(store, here) if unfinished else LiveWorkers((), here)
     below = await read_below(store, waits, workers)
     questions = await _questions(store, [*waits.values(), *(one.waits for one in below.values())])
+    now = await store.time() if questions else 0
+    ready = [id for id in unfinished if rows[id].status == "runnable"]
+    read = await store.read(reads.delays_of, ids=ready) if ready else ()
+    delays = {id: (due, since) for id, due, since in read if due is not None}
     found = []
     for number, task in enumerate(graph.tasks):
         entry, own = shown.get(task.name, {}), rows.get(ids.get(number, ""))
@@ -105,7 +109,10 @@ async def _tasks(
             continue
         progress = load_task_state(own.state)
         under = below.get(own.id, Below())
-        answers = [_wait(one, questions) for one in (*waits.get(own.id, ()), *under.waits)]
+        answers = [_wait(one, questions, now) for one in (*waits.get(own.id, ()), *under.waits)]
+        if own.id in delays:  # a retry policy, a pause or a loop
+            due, since = map(from_micros, delays[own.id])
+            answers.append(TaskWait("timer", None, None, due, since, None))
         kept = tuple({(one.kind, one.name, one.wake): one for one in answers if one is not None}.values())
         found.append(
             TaskReport(
@@ -149,14 +156,15 @@ def _only_waits(below: Below) -> bool:
     return not below.goes_on and (waits_outside or bool(below.missing))
 
 
-def _wait(wait: OpenWait, questions: dict[str, AwakeableRow]) -> TaskWait | None:
+def _wait(wait: OpenWait, questions: dict[str, AwakeableRow], now: int) -> TaskWait | None:
     question = questions.get(wait.name) if wait.kind == "awakeable" and wait.name is not None else None
     if wait.kind == "awakeable" and question is None:
         return None  # it is answered, and the task has not run since
+    is_late = question is not None and wait.deadline is not None and wait.deadline <= now  # an answer would be refused
     return TaskWait(
         wait.kind, wait.name, None if question is None else question.title,
         None if wait.deadline is None else from_micros(wait.deadline), from_micros(wait.since),
-        _wake(wait, question),
+        None if is_late else _wake(wait, question),
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from hark.model.lanes import BPMN, ENGINE_QUEUE, INTERPRETED, JOB, ON_EVERY_WORK
 from hark.model.names import from_micros
 from hark.model.schema import example_answer
 from hark.model.values import PARKED, TERMINAL, Blocker, NearMiss, Waiting, Why
+from hark.programs.jobs.job_state import DEADLINE
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import Miss, OpenWait, WhyInstance, WorkerRow
@@ -127,7 +128,9 @@ def _summary(
     if waits:
         retried = [f"{attempts[wait.place].text(now)}." for wait in waits if wait.place in attempts]
         wanted = dict.fromkeys(
-            WAIT_KINDS[wait.kind].describe(armed_wait(wait)) for wait in waits if wait.place not in attempts
+            WAIT_KINDS[wait.kind].describe(armed_wait(wait))
+            for wait in waits
+            if wait.place not in attempts and not _is_deadline(row, wait)
         )
         others = [f"It waits for {' or '.join(wanted)}."] if wanted else []
         return undo + " ".join([*others, *retried])
@@ -194,6 +197,11 @@ def _is_answered(wait: OpenWait, questions: Mapping[str | None, AwakeableRow]) -
     return asked is not None and asked.status != "PENDING"
 
 
+def _is_deadline(row: WhyInstance, wait: OpenWait) -> bool:
+    """Return True for the wait of a job for the end of its own time."""
+    return row.lane == JOB and row.task_state is None and wait.place == DEADLINE
+
+
 def _question(asked: AwakeableRow) -> str:
     """The question of an awakeable; it says so if an answer has to match a schema."""
     title = asked.title or ""
@@ -216,7 +224,11 @@ def _waiting(
     if asked is not None:
         context.question = _question(asked) or None
         context.example = None if asked.schema is None else example_answer(json.load(asked.schema))
-    command = kind.wake_command(armed, context)
+    command, note = kind.wake_command(armed, context), kind.note(armed, context)
+    if asked is not None and wait.deadline is not None and wait.deadline <= now:  # an answer would be refused
+        command, note = None, f"its time is over: a worker, or `{command_text('timeout', 'check')}`, ends the wait"
+    if _is_deadline(row, wait):
+        note = "timeout_sec of the job: then its tasks are cancelled, and it fails"
     return Waiting(
         wait.kind,
         wait.name,
@@ -225,7 +237,7 @@ def _waiting(
         from_micros(wait.since),
         None if wait.deadline is None else from_micros(wait.deadline),
         None if command is None else command_text(*command),
-        kind.note(armed, context) if attempt is None else attempt.text(now),
+        note if attempt is None else attempt.text(now),
     )
 
 
@@ -252,7 +264,7 @@ async def _blockers(
     store: Store, row: WhyInstance, now: int, here: Container[str], attempt: NextAttempt | None
 ) -> list[Blocker]:
     if row.status in TERMINAL:
-        return [_finished(row)]
+        return [await _finished(store, row)]
     if row.status == "held":
         text = f"Its code does not fit what was committed: {row.error} To try the same code again: "
         return [Blocker("held", text + command_text("instance", "retry", row.id))]
@@ -288,11 +300,16 @@ async def _blockers_of_tasks(store: Store, row: WhyInstance, here: Container[str
     ]
 
 
-def _finished(row: WhyInstance) -> Blocker:
+async def _finished(store: Store, row: WhyInstance) -> Blocker:
     if row.status == "failed":
         cause = (row.error or "").rstrip(".")
-        again = row.id if row.task_state is None else row.parent_id or row.id  # a task runs again with its job
-        text = f"It has failed: {cause}. Fix the cause, then run: {command_text('instance', 'retry', again)}"
+        run = None if row.task_state is None else json.load(row.task_state)["run"]  # a task runs again with its job
+        again = f"Fix the cause, then run: {command_text('instance', 'retry', run or row.id)}"
+        if run is not None:
+            found = await store.read(reads.why_instance, id=run)
+            if found and found[0].lane == JOB and found[0].status != "failed":  # it has regressed, or has not ended
+                again = f"Its job goes on, or has ended since: {command_text('instance', 'why', run)}"
+        text = f"It has failed: {cause}. {again}"
     elif row.status == "cancelled":
         given = row.error not in (None, "cancelled")  # kernel/cancel.py stores "cancelled" if no reason is given
         text = f"It was cancelled: {(row.error or '').rstrip('.')}." if given else "It was cancelled without a reason."

@@ -110,7 +110,9 @@ def _check_workers(facts: dict[str, Any]) -> Check:
         heard = "" if facts["heard_of"] is None else f", last heard of {duration(facts['heard_of'])} ago"
         return Check("workers", "ok", f"{_count(workers, 'worker')} for {live}{heard}")
     if facts["living"] or facts["schedules"]:
-        return Check("workers", "error", f"no worker for {live}; start one with `hark worker --app module:app`")
+        commands = dict.fromkeys(one["start"] for one in facts["codeless"])
+        start = " or ".join(f"`{command}`" for command in commands) or "`hark worker --app module:app`"
+        return Check("workers", "error", f"no worker for {live}; start one with {start}")
     return Check("workers", "warning", "no worker; none is needed yet, because there are no live instances")
 
 

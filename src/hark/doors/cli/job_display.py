@@ -64,6 +64,8 @@ def task_details(options: Options, task: "TaskReport") -> Iterator[str]:
             continue
         until = f", until {wait.deadline:%Y-%m-%d %H:%M:%S} UTC" if wait.deadline is not None else ""
         yield f"waits for {printable(wait.title or f'{wait.kind} {wait.name}')}{until}"
+        if wait.wake is None and wait.deadline is not None:
+            yield options.add_to_commands("its time is over: a worker, or `hark timeout check`, ends the wait")
         if wait.wake is not None:
             yield colored(f"{printable(wait.wake)}{options.as_given()}", "bold")
 

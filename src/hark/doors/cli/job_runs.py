@@ -89,9 +89,14 @@ def run(
                 with job_view(options) as view:
                     report = _watch(hark, started, view, wait)
         except KeyboardInterrupt as interrupt:
-            print("hark:", options.add_to_commands(_interrupted(options, started)), file=sys.stderr)
+            print(
+                "hark:",
+                options.add_to_commands(_interrupted(started, _how_to_continue(options, hark))),
+                file=sys.stderr,
+            )
             raise typer.Exit(143 if isinstance(interrupt, _Terminated) else 130) from None
-    _end(options, report)
+        further = _how_to_continue(options, hark)
+    _end(options, report, further)
 
 
 class _Terminated(KeyboardInterrupt):
@@ -154,7 +159,7 @@ def _watch(hark: Engine, id: str, view: JobView, wait: bool) -> "JobReport":
         time.sleep(_POLL_INTERVAL)
 
 
-def _end(options: Options, report: "JobReport") -> None:
+def _end(options: Options, report: "JobReport", further: str) -> None:
     job = report.job
     if options.json:
         print_json(job)
@@ -170,20 +175,23 @@ def _end(options: Options, report: "JobReport") -> None:
     if not options.json and sys.stdout.isatty():
         print_answers(options, report)  # the table may have cut the commands
     raise StillSuspended(
-        f"{job.definition} {job.id} waits for an answer, an event, a signal or a worker. {_how_to_continue(options)} "
+        f"{job.definition} {job.id} waits for an answer, an event, a signal or a worker. {further} "
         f"See `hark job status {job.id}`."
     )
 
 
-def _interrupted(options: Options, job: str | None) -> str:
+def _interrupted(job: str | None, further: str) -> str:
     if job is None:
         return "Interrupted: the job may not have been started. See `hark job list`."
-    return f"Interrupted: the job {job} is not finished. {_how_to_continue(options)} See `hark job status {job}`."
+    return f"Interrupted: the job {job} is not finished. {further} See `hark job status {job}`."
 
 
-def _how_to_continue(options: Options) -> str:
+def _how_to_continue(options: Options, hark: Engine) -> str:
+    """Say what continues a job when this process ends: a worker that runs already, or one that has to be started."""
     if options.remote is not None:
         return "The workers of the server continue it."
+    if any(worker.live for worker in hark.workers().result()):
+        return "A worker that runs continues it."
     return "`hark worker` continues it."
 
 
@@ -284,11 +292,12 @@ def retry(options: Options, target: JobTarget) -> None:
     """
     with open_engine(options) as hark:
         found = hark.retry(find_target(hark, target)).result()
+        further = "" if options.json else _how_to_continue(options, hark)
     if options.json:
         print_json(found)
         return
     print(f"{found.id} is {colored(found.status)}.")
-    print(options.add_to_commands(f"`hark worker` runs it; `hark job status {found.id}` shows it."))
+    print(options.add_to_commands(f"{further} `hark job status {found.id}` shows it."))
 
 
 def logs(

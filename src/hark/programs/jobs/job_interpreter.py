@@ -38,14 +38,13 @@ from hark.programs.jobs import states
 from hark.programs.jobs.job_graph import JobGraph
 from hark.programs.jobs.job_inputs import checked_inputs
 from hark.programs.jobs.job_services import JobServices
-from hark.programs.jobs.job_state import RUN, START, JobState, dump_job_state, load_job_state
+from hark.programs.jobs.job_state import DEADLINE, RUN, START, JobState, dump_job_state, load_job_state
 from hark.programs.jobs.job_variables import Compiled, Scope, condition_of, tasks_read_by
 from hark.programs.jobs.new_tasks import embedded, is_interpreted, lane_of_undo, limit_templates, limits_of, new_task
 from hark.programs.jobs.progress import JobProgress
 from hark.programs.jobs.task_ids import parse_task_id, task_id, undo_id
 from hark.programs.jobs.tasks.task_state import TaskState, load_task_state, restarted
 
-_TIMEOUT = "timeout"  # the place of the wait for the end of its time
 _SKIPPED_BECAUSE = {
     states.SKIPPED: "its condition does not hold",
     states.UNREACHED: "a task that it needs has not completed",
@@ -74,7 +73,7 @@ class _Activation:
             wait = new_id()
             self._arm = (Arm("children", wait, answers_each=True),)
         self._wait = wait
-        self._timer = next((wait.id for wait in claim.waits if wait.place == _TIMEOUT), None)
+        self._timer = next((wait.id for wait in claim.waits if wait.place == DEADLINE), None)
 
     async def run(self) -> Decision:
         claim, graph = self._claim, self._graph
@@ -123,7 +122,7 @@ class _Activation:
             self._disarm, self._timer = (self._timer,), None
         if self._graph.spec.timeout_sec is not None:
             timeout = micros(self._graph.spec.timeout_sec, "timeout_sec", zero=False)
-            self._arm += (Arm("timer", new_id(), _TIMEOUT, timeout=timeout),)
+            self._arm += (Arm("timer", new_id(), DEADLINE, timeout=timeout),)
 
     async def _first_state(self) -> JobState:
         spec = self._graph.spec

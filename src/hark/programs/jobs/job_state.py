@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 START = "start"  # the step of a job that has not begun: its state is the input as it was given
 RUN = "run"
+DEADLINE = "timeout"  # the place of the wait for the end of the time that `timeout_sec` gives a job
 
 _Task = tuple[int, int]  # number and generation
 

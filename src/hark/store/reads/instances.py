@@ -36,6 +36,9 @@ _SHOWN = InstanceRow.columns()
 # The columns that `get` and `list` show.
 read_instances = Sql(f"SELECT {_SHOWN} FROM instances WHERE id IN :ids[text]", row=InstanceRow)
 
+# When these instances, which can run, may run: some are delayed by a retry policy, a pause or a loop.
+delays_of = Sql("SELECT id, due_at, updated_at FROM instances WHERE id IN :ids[text]")
+
 # One step through the index per definition, not per instance.
 USED = """WITH RECURSIVE used(definition) AS (
         SELECT min(definition) FROM instances
