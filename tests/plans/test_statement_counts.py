@@ -99,7 +99,7 @@ from tests.support.turns import (
 
 MANY = 200
 _TABLES = ("instances", "tags", "inbox", "waits", "awakeables", "events", "broadcasts", "buckets", "misses", "triggers",
-           "messages")  # fmt: skip
+           "messages", "streams")  # fmt: skip
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in _TABLES]
 LIMITS = {"api": Rate(allowed=1000, period=60)}
 

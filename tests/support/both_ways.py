@@ -27,7 +27,7 @@ Requests = Callable[[], Sequence[Request]]
 Shown = dict[str, Any]
 _TABLES = (
     "instances", "inbox", "waits", "awakeables", "journal", "events", "misses", "buckets", "broadcasts", "deliveries",
-    "messages", "tombstones", "workers", "triggers", "tags", "definitions",
+    "messages", "tombstones", "workers", "triggers", "tags", "streams", "definitions",
 )  # fmt: skip
 
 

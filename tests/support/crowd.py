@@ -357,6 +357,8 @@ TURN: dict[str, Question] = {
     "forget_waits": by_ids(sql.forget_waits, {"waits_instance"}, "finished"),
     "forget_events": by_ids(sql.forget_events, {"events_instance"}, "finished"),
     "forget_awakeables": by_ids(sql.forget_awakeables, {"awakeables_instance_id_entry_index_key"}, "finished"),
+    "forget_streams": by_ids(sql.forget_streams, {"streams_pkey"}, "finished"),
+    "count_streams": Question(sql.count_streams, set(), lambda size: [(id, 1) for id in ids("running")]),
     "forget_journal": by_ids(sql.forget_journal, {"journal_pkey"}, "finished"),
     "forget_tags": by_ids(sql.forget_tags, {"tags_instance"}, "finished"),
     "forget_consumed": Question(sql.forget_consumed, {"inbox_consumed", "inbox_pkey"}, None, lambda size: _OLD),

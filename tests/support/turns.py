@@ -57,8 +57,9 @@ def rules(
     max_crashes: int = 3,
     broadcast_limit: int = 1000,
     chunk: int = 1000,
+    **streams: int,
 ) -> Rules:
-    return Rules(Limits(dict(rates or {}), dict(slots or {})), max_crashes, broadcast_limit, chunk)
+    return Rules(Limits(dict(rates or {}), dict(slots or {})), max_crashes, broadcast_limit, chunk, **streams)
 
 
 def capacity(owner: str, room: int = 1, version: int = 1, **options: Any) -> Capacity:

@@ -96,6 +96,9 @@ class Hark(
             when the signal arrives. It parks earlier, at once, when other work waits for the slot.
         max_signal_wait: The longest timeout of `task.wait_for_signal`, in seconds.
         max_payload: How many bytes of JSON a payload, state or result may have.
+        max_stream: How many bytes of JSON the stream of one task may have, with its heartbeats: a mark replaces what is
+            above that.
+        max_run_stream: How many bytes the streams of all tasks of one run may have.
         retention: Seconds that finished instances are kept. A process with a worker removes older ones, every minute.
         retention_failed: Seconds that failed instances are kept, and the tasks of failed jobs, so that there is time to
             look at them and to retry them. At least as long as `retention`.
@@ -146,6 +149,8 @@ class Hark(
         linger: float = 60.0,
         max_signal_wait: float = 3600,
         max_payload: int = 1 << 20,
+        max_stream: int = 16 << 20,
+        max_run_stream: int = 64 << 20,
         retention: float = 7 * 86400,
         retention_failed: float = 90 * 86400,
         event_retention: float | None = None,
@@ -169,7 +174,8 @@ class Hark(
         self._max_payload = check_count(max_payload, "max_payload")
         limits = Limits(check_rates(rate_limits or {}), concurrency or {})
         whole = check_count(broadcast_limit, "broadcast_limit")
-        rules = Rules(limits, check_count(max_crashes, "max_crashes"), whole, min(whole, _BROADCAST_CHUNK))
+        streams = check_count(max_stream, "max_stream"), check_count(max_run_stream, "max_run_stream")
+        rules = Rules(limits, check_count(max_crashes, "max_crashes"), whole, min(whole, _BROADCAST_CHUNK), *streams)
         self._clerk = Clerk(
             connect.factory(url, schema=schema, lease=self._lease, clock=clock),
             rules,

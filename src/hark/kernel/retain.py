@@ -42,7 +42,7 @@ async def _retain(turn: Turn, request: Retain) -> None:
         await tx.fetch(sql.insert_tombstones, ids=ids)
         for delete in (
             sql.forget_signals, sql.forget_waits, sql.forget_awakeables, sql.forget_journal, sql.forget_tags,
-            sql.forget_events, sql.forget_instances,
+            sql.forget_events, sql.forget_streams, sql.forget_instances,
         ):  # fmt: skip
             await tx.fetch(delete, ids=ids)
     deleted = await tx.fetch(sql.forget_consumed, before=request.before, size=request.size)

@@ -14,3 +14,5 @@ class Rules(Struct):
     max_crashes: int  # after this many lost workers in a row an instance is quarantined
     broadcast_limit: int  # a broadcast with more subscribers is delivered later, in chunks
     chunk: int  # the number of subscribers that one turn delivers to
+    max_stream: int = 16 << 20  # bytes of the stream of a task
+    max_run_stream: int = 64 << 20  # bytes of the streams of all tasks of a run

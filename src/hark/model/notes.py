@@ -28,12 +28,17 @@ class NotedEvent(Struct, frozen=True, gc=False):
 
 
 class NoteEvents(Note):
-    """Write events: chunks of a stream, heartbeats. The result is None."""
+    """Write events: chunks of a stream, heartbeats. The result is None.
+
+    Events above the limits of the task and the run are not written. With `refuses_stream` the result is then
+    `PayloadTooLarge`, if a chunk is among them.
+    """
 
     events: tuple[NotedEvent, ...] = ()
     step: str | None = None  # the name of the task, shown with the events
     progress: str | None = None  # JSON for `progress` of the instance; None leaves it as it is
-    run_id: str | None = None  # the job or process, if the events are to be published with its id
+    run_id: str | None = None  # the job or process, whose stream has the chunks
+    refuses_stream: bool = False
 
 
 class NoteState(Note):

@@ -30,6 +30,7 @@ from hark.model.log import get_logger
 from hark.model.names import SECOND, check_name, from_micros, micros
 from hark.model.notes import AnyNote, NotedEvent, NoteEvents, NoteState
 from hark.model.outside import FetchedTask, TaskHeartbeat, owner_of
+from hark.programs import effects
 from hark.programs.jobs.job_services import JobServices
 from hark.programs.jobs.tasks.task_data import load_data
 from hark.programs.jobs.tasks.task_outcomes import TaskActivation
@@ -154,6 +155,8 @@ class OutsideTasks:
 
         Raises:
             TaskLost: The worker does not hold the task any more. Nothing was stored.
+            PayloadTooLarge: The stream of the task or of its run is full, and this chunk was not stored. The lease is
+                renewed, and the rest is stored.
         """
         try:
             activation = await self._held(id, token)
@@ -178,12 +181,18 @@ class OutsideTasks:
             chunk = json.dump(stream, limit=self._max_payload, what="stream")
             events.append(NotedEvent("stream", _data(claim.step, "chunk", chunk)))
         if details is not UNSET:
-            progress = json.dump(details, limit=self._max_payload, what="details")
+            progress = effects.progress(details)
             events.append(NotedEvent("heartbeat", _data(claim.step, "details", progress)))
         if events:
             notes.append(
                 NoteEvents(
-                    claim.id, claim.epoch, events=tuple(events), step=claim.step, progress=progress, run_id=state.run
+                    claim.id,
+                    claim.epoch,
+                    events=tuple(events),
+                    step=claim.step,
+                    progress=progress,
+                    run_id=state.run,
+                    refuses_stream=True,
                 )
             )
         if checkpoint is not UNSET:

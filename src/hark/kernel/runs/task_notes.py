@@ -15,7 +15,7 @@ from hark.kernel.inbox import load_inboxes, read_waits
 from hark.kernel.park import new_wait, wait_columns
 from hark.kernel.requests import CommitNote
 from hark.kernel.rows import LockedRow, status_of
-from hark.kernel.runs import run_awakeables, run_signals
+from hark.kernel.runs import run_awakeables, run_signals, task_streams
 from hark.kernel.wait_kinds import WAIT_KINDS
 from hark.model.activation import InboxRow, JournalRow, WaitRow
 from hark.model.errors import NotFound, task_lost
@@ -68,6 +68,7 @@ async def apply(turn: Turn) -> None:
     ran: list[NoteRun] = []
     replaying: list[tuple[CommitNote, NoteRuns]] = []
     progress: dict[str, str] = {}
+    room = await task_streams.room(turn, [request.note for request in requests])
     for request in requests:
         note, row = request.note, turn.rows.get(request.note.task_id)
         request.result = None
@@ -76,7 +77,8 @@ async def apply(turn: Turn) -> None:
             continue
         match note:
             case NoteEvents():
-                _write_events(turn, note.task_id, note.step, note.events)
+                kept, request.result = task_streams.kept(turn, note, room)
+                _write_events(turn, note.task_id, note.step, kept)
                 if note.progress is not None:
                     progress[note.task_id] = note.progress
             case NoteState():

@@ -6,7 +6,7 @@
 -- its row and compares it with the waits; a park arms its waits and compares them with the inbox. Both hold the lock of
 -- the instance, so no wake-up is lost.
 --
---   definitions --< instances --< inbox, waits, awakeables, journal, events, tags
+--   definitions --< instances --< inbox, waits, awakeables, journal, events, streams, tags
 --   triggers -----> instances         started by the clock, a broadcast or a message
 --   broadcasts ---< deliveries        subscribers of a broadcast that is too large for one transaction
 --   messages, misses, tombstones      messages without a receiver yet, lost signals, keys of removed instances
@@ -230,6 +230,12 @@ CREATE TABLE journal (
     at          bigint NOT NULL,             -- The time of its commit.
     PRIMARY KEY (instance_id, visit, seq)
 );
+
+-- The bytes that were streamed by a task, and by all tasks of a run: both are limited.
+CREATE TABLE streams (
+    instance_id text COLLATE "C" PRIMARY KEY,  -- A task, or a job or process.
+    bytes       bigint NOT NULL                -- Of its chunks and heartbeats, also those above the limit, as events.
+) WITH (fillfactor = 50);
 
 -- The history: one row per event, written by the turn that caused it, and proof that the turn has committed.
 CREATE TABLE events (

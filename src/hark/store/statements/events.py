@@ -23,3 +23,13 @@ proof_of_commit = Sql(
     UNION ALL SELECT 1 FROM broadcasts WHERE at = :now::bigint LIMIT 1
     """
 )
+
+# J8: count what tasks and their runs stream. In the order of the ids: two turns that count the same do not deadlock.
+count_streams = Sql(
+    """
+    INSERT INTO streams (instance_id, bytes) SELECT r.id, r.size FROM {rows: id text, size bigint}
+    WHERE true ORDER BY r.id
+    ON CONFLICT (instance_id) DO UPDATE SET bytes = streams.bytes + excluded.bytes
+    RETURNING instance_id, bytes
+    """
+)

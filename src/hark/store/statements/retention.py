@@ -69,6 +69,9 @@ forget_awakeables = Sql("DELETE FROM awakeables WHERE instance_id IN :ids[text]"
 # X7: their journals.
 forget_journal = Sql("DELETE FROM journal WHERE instance_id IN :ids[text]")
 
+# X7: how much they have streamed.
+forget_streams = Sql("DELETE FROM streams WHERE instance_id IN :ids[text]")
+
 # X7: their tags.
 forget_tags = Sql("DELETE FROM tags WHERE instance_id IN :ids[text]")
 

@@ -486,7 +486,14 @@ class TaskSession:
         data += b"}" if details is None else b',"details":%s}' % details.encode()
         events = (NotedEvent("heartbeat", data.decode()),)
         await self.note(
-            NoteEvents(self.claim.id, self.claim.epoch, events=events, step=self.claim.step, progress=details)
+            NoteEvents(
+                self.claim.id,
+                self.claim.epoch,
+                events=events,
+                step=self.claim.step,
+                progress=details,
+                run_id=self.state.run,
+            )
         )
 
     # -- the stream -------------------------------------------------------------------------------
