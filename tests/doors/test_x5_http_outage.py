@@ -76,4 +76,4 @@ async def test_x5_fault_85_health_says_that_the_file_was_replaced_and_nothing_is
         assert file not in refused.text  # anyone may read it
         health = await http.get("/health")
         assert (health.status_code, health.json()["status"]) == (503, "unavailable")
-        assert "Restart this process" in health.json()["error"]
+        assert "Restart that process" in health.json()["error"]

@@ -93,7 +93,7 @@ async def test_x5_fault_85_an_idle_process_notices_it_too(
         await app.start(Patient, id="before")
         change(file_of(sqlite_store))
         await until(lambda: "start them again" in caplog.text, "the log to say what to do")
-        with pytest.raises(StoreUnavailable, match="Restart this process"):
+        with pytest.raises(StoreUnavailable, match="Restart that process"):
             await app.list()
     assert caplog.text.count("start them again") == 1
 
@@ -157,6 +157,64 @@ async def test_x5_fault_85_a_worker_writes_nothing_into_the_new_file(sqlite_stor
 
 async def parked(app: Hark) -> bool:
     return (await app.get("kept")).status == "awaiting_signal"
+
+
+@pytest.mark.parametrize("how", ["moved", "removed and copied"])
+async def test_x5_fault_85_a_log_that_was_left_behind_does_not_get_into_the_new_file(
+    sqlite_store: Store, how: str
+) -> None:
+    """People restore a backup and leave the -wal where it is: SQLite would copy its pages into the backup."""
+    file = file_of(sqlite_store)
+    async with Hark(sqlite_store.url) as app:
+        app.register(Patient)
+        await app.start(Patient, id="kept")
+    backup = file.with_name("backup.db")
+    shutil.copy(file, backup)
+    whole = backup.read_bytes()
+    async with Hark(sqlite_store.url) as old:
+        old.register(Patient)
+        for n in range(20):
+            await old.start(Patient, {"text": "x" * 1000}, id=f"lost-{n}")
+        if how == "moved":
+            os.replace(backup, file)
+        else:
+            removed(file)
+            await until(lambda: fails(old), "the process to notice it")
+            assert file.with_name("hark.db-wal").exists(), "a file that was only moved may come back"
+            shutil.copy(backup, file)
+        await until(lambda: not file.with_name("hark.db-wal").exists(), "the log to be set aside")
+        assert list(file.parent.glob("hark.db-wal.replaced-*"))
+        code = f"import apsw; print(apsw.Connection({str(file)!r}).execute('SELECT id FROM instances').fetchall())"
+        other = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+        found, _ = await other.communicate()
+        assert found == b"[('kept',)]\n"
+    assert file.read_bytes() == whole
+
+
+async def fails(app: Hark) -> bool:
+    try:
+        await app.list()
+    except StoreUnavailable:
+        return True
+    return False
+
+
+async def test_x5_fault_85_a_link_that_leads_elsewhere_leaves_the_old_database_as_it_is(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    link, other = tmp_path / "link.db", tmp_path / "other.db"
+    async with sqlite_store.opened():
+        pass
+    shutil.copy(file_of(sqlite_store), other)
+    link.symlink_to(file_of(sqlite_store))
+    async with Hark(f"sqlite:///{link}") as app:
+        app.register(Patient)
+        await app.start(Patient, id="kept")
+        link.unlink()
+        link.symlink_to(other)
+        await until(lambda: fails(app), "the process to notice it")
+    async with Hark(sqlite_store.url) as app:
+        assert [instance.id for instance in await app.list()] == ["kept"]
 
 
 async def test_x5_fault_85_a_process_that_stops_saves_a_removed_log(sqlite_store: Store) -> None:

@@ -7,6 +7,7 @@ They are None where a record is not about an instance. Handlers and formats belo
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,21 @@ def get_logger(name: str = "hark") -> logging.Logger:
     logger = logging.getLogger(name)
     logger.addFilter(_add_fields)
     return logger
+
+
+class RepeatedWarning:
+    """Logs a warning that comes again and again: when its text changes, and once in a while if it does not."""
+
+    def __init__(self, logger: logging.Logger, text: str, seconds: float) -> None:
+        """`text` has one `%s`, for the reason; `seconds` are those between two lines with the same reason."""
+        self._logger, self._text, self._seconds = logger, text, seconds
+        self._last, self._at = "", 0.0
+
+    def log(self, reason: str) -> None:
+        now = time.monotonic()
+        if reason != self._last or now - self._at > self._seconds:
+            self._last, self._at = reason, now
+            self._logger.warning(self._text, reason)
 
 
 def _add_fields(record: logging.LogRecord) -> bool:

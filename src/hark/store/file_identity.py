@@ -25,12 +25,12 @@ _INDEX: Final = "-shm"
 class FileIdentity:
     """The files that one store has opened, by device and inode, which no other file can get while they are open."""
 
-    __slots__ = ("_files", "_index", "_lost", "_path")
+    __slots__ = ("_files", "_index", "_lost", "_path", "_real")
 
     def __init__(self, path: str) -> None:
         """Call it once SQLite has opened the file and has read from it: then it has all three files."""
         self._path = os.path.abspath(path)
-        real = os.path.realpath(path)  # SQLite follows a link once, and puts the others beside the file
+        self._real = real = os.path.realpath(path)  # SQLite follows a link once, and puts the others beside the file
         self._files = [(name, _identity(name)) for name in (self._path, real + _LOG)]
         self._index = (real + _INDEX, _identity(real + _INDEX))
         self._lost: str | None = None
@@ -49,6 +49,8 @@ class FileIdentity:
 
     def check_all(self) -> None:
         """Check also the index of the log, without which other processes do not see the locks of this one."""
+        if self._lost is not None:
+            self._set_log_aside()
         self.check()
         name, opened = self._index
         if opened is None or _identity(name) not in (opened, _UNKNOWN):
@@ -73,7 +75,22 @@ class FileIdentity:
             "and start them again. To restore one, stop all processes first, and remove its -wal and -shm files.",
             self._lost, self._path,
         )  # fmt: skip
+        self._set_log_aside()
         raise Replaced(self._lost)
+
+    def _set_log_aside(self) -> None:
+        """Rename our -wal and -shm if another database is in the place of ours: the next process that opens it would
+        take them for those of the new one, and write pages of the old one into it. A file that is missing may come
+        back, and needs its -wal then."""
+        (_, opened), log = self._files
+        if _identity(self._real) in (opened, None, _UNKNOWN):
+            return
+        for name, ours in (log, self._index):
+            if ours is not None and _identity(name) == ours:
+                aside = f"{name}.replaced-{os.getpid()}"
+                with contextlib.suppress(OSError):  # another process of the old database has done it
+                    os.rename(name, aside)
+                    _log.warning("%r belongs to the database that was replaced; it is %r now.", name, aside)
 
 
 def holders_of_removed(path: str) -> list[int]:

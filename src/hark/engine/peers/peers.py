@@ -21,7 +21,7 @@ from hark.engine.turns.reply import Reply
 from hark.engine.turns.turn_runner import TurnRunner
 from hark.kernel.requests import Reclaim, Request
 from hark.model.errors import NotOpen
-from hark.model.log import get_logger
+from hark.model.log import RepeatedWarning, get_logger
 from hark.model.processes import is_gone, is_near
 from hark.model.reasons import reason
 from hark.store import statements as sql
@@ -58,7 +58,7 @@ class Peers:
         self._neighbours: list[str] = []  # the processes of other workers on this machine, as last read
         self.checking = False
         self._check_again = False
-        self._warned = ("", 0.0)  # the last reason, and when it was logged
+        self._warning = RepeatedWarning(_log, "The database does not answer: %s. Trying again.", _LOG_AGAIN)
         self.on_new_origin: Callable[[], None] = lambda: None
         """Called when a server has recorded its address."""
         self._origin_at: int | None = None
@@ -84,19 +84,12 @@ class Peers:
                     next_retention = time.monotonic() + _RETENTION
                     self._state.loop.start(self._remove_old())
             except StoreFault as error:
-                self._warn(reason(error))
+                self._warning.log(reason(error))
                 await asyncio.sleep(0.2)
             except Exception:
                 _log.exception("Polling failed with an unexpected error; it continues.")
                 await asyncio.sleep(1)
             await asyncio.sleep(store.poll)
-
-    def _warn(self, text: str) -> None:
-        """Log why the database does not serve this process; the same reason once in a while, however often it fails."""
-        last, at = self._warned
-        if text != last or time.monotonic() - at > _LOG_AGAIN:
-            self._warned = text, time.monotonic()
-            _log.warning("The database does not answer: %s. Trying again.", text)
 
     async def _remove_old(self) -> None:
         await remove_old(self._state.store, self._retention, self._state.clock.now, self._submit)

@@ -36,8 +36,8 @@ def unavailable(fault: StoreFault) -> StoreUnavailable:
             )
         case Replaced():
             text = (
-                "The database was removed or replaced while this process had it open. Nothing was stored in the one "
-                "that is there now. Restart this process, once the database is restored; the log says more."
+                "The database was removed or replaced under the running process. Nothing was stored in the one that is "
+                "there now. Restart that process, once the database is restored; its log says more."
             )
         case Damaged():
             text = (

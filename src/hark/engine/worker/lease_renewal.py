@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 from hark.engine.turns.reply import Reply, answer_all
 from hark.engine.worker.registry import Registry
-from hark.model.log import get_logger
+from hark.model.log import RepeatedWarning, get_logger
 from hark.model.reasons import reason
 from hark.store.protocol import Lease, Store, StoreFault
 
 _log = get_logger()
+_LOG_AGAIN = 60.0  # seconds
 
 
 class LeaseRenewal:
@@ -31,6 +32,7 @@ class LeaseRenewal:
         self._info = info
         self._on_renewed = renewed
         self._stopped = threading.Event()
+        self._warning = RepeatedWarning(_log, "The lease could not be renewed: %s. Trying again.", _LOG_AGAIN)
         self._renewed = -math.inf  # when it was last renewed, unless the last try failed
         self._sound_from = 0.0  # after a lost lease: one lease later, so that other workers renew theirs first
 
@@ -71,7 +73,7 @@ class LeaseRenewal:
                 if not held.done() and not isinstance(error, StoreFault):
                     answer_all([(held, error)])
                     return
-                _log.warning("The lease could not be renewed: %s. Trying again.", reason(error))
+                self._warning.log(reason(error))
                 self._renewed = -math.inf  # any failure counts as a lost lease: the database may be away for all
                 wait = min(1.0, wait)
             self._stopped.wait(wait)
