@@ -21,7 +21,7 @@ from hark.engine.observe import metrics
 from hark.engine.observe.metric_families import Family, families
 from hark.engine.tasks.outside_tasks import OutsideTasks
 from hark.engine.turns.reply import Reply
-from hark.kernel.requests import CommitNote, RecordOrigin
+from hark.kernel.requests import CheckWritable, CommitNote, RecordOrigin
 from hark.model.errors import InvalidInput
 from hark.model.job_report import JobReport
 from hark.model.lanes import lane_name_problem
@@ -123,12 +123,9 @@ class DoorAccess:
         return connect.dump_migrations(self.app.url, self.app._schema)
 
     def ping(self) -> Reply[None]:
-        """Send the store one small statement. The reply raises `StoreUnavailable` if it does not answer."""
-
-        async def ask(store: Store) -> None:
-            await store.read(sql.any_pending_delivery)
-
-        return self.app._read(ask)
+        """Send the store one small write, which changes nothing. The reply raises `StoreUnavailable` if it does not
+        answer or accepts no writes."""
+        return self.app._ask(CheckWritable())
 
     def startable(
         self, *, name: str | None = None, limit: int, after: str | None = None

@@ -207,6 +207,10 @@ class Reclaim(Request, eq=False):
     leases: dict[str, int | None] = field(default_factory=dict)
 
 
+class CheckWritable(Request, eq=False):
+    """Check that the database accepts writes, by one that changes no row. The result is None."""
+
+
 class Sweep(Request, eq=False):
     """Fire the delays and deadlines that are due, with or without a worker. The result is True when there is more."""
 

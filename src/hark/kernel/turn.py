@@ -46,7 +46,7 @@ from hark.kernel.definitions import Catalog
 from hark.kernel.history import History
 from hark.kernel.inbox import Inbox, load_waits
 from hark.kernel.locks import Locks
-from hark.kernel.requests import Capacity, Deliver, Request, Sweep
+from hark.kernel.requests import Capacity, CheckWritable, Deliver, Request, Sweep
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.runs import bpmn_control, outside_claims, run_again, run_signals, task_notes
@@ -55,6 +55,7 @@ from hark.kernel.schedules import Schedules
 from hark.kernel.triggers import Triggered
 from hark.model.lanes import INTERPRETED
 from hark.model.values import PARKED
+from hark.store import statements as sql
 from hark.store.protocol import Tx
 
 
@@ -192,6 +193,8 @@ async def run_turn(
     if rare:
         await outside_claims.fetch(turn)
         await retain.apply(turn)
+        if batch.of(CheckWritable):
+            await tx.fetch(sql.check_writable)
     await turn.history.write(tx)
     counts.add_up(turn)
     result.signalled, result.arrived = turn.inbox.executing, turn.inbox.arrived

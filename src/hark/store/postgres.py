@@ -22,7 +22,7 @@ from hark.model.reasons import reason
 from hark.store import migrate, postgres_eras, statements
 from hark.store.postgres_faults import FAULTS, failed, fault_of, may_be_starting, terminated_on_failure, unreachable
 from hark.store.postgres_tx import PostgresTx, fetch
-from hark.store.protocol import Access, Lost, Server, StoreFault
+from hark.store.protocol import Access, Full, Lost, Server, StoreFault
 from hark.store.sql import R, Sql
 
 # No character of the password can end up in host, port or name.
@@ -142,7 +142,7 @@ class PostgresStore:
     # -- connecting -------------------------------------------------------------------------------
 
     async def connect(self, *, readonly: bool = False, role: str = "reader") -> asyncpg.Connection:
-        """Open a connection with the settings of its role: clerk, reader, listener, lease or migrate."""
+        """Open a connection with the settings of its role: clerk, reader, listener, lease, migrate or doctor."""
         wait = f"{int(self._timeout * 900)}ms"  # the server's own error comes first
         settings = {
             "search_path": self._schema,
@@ -266,6 +266,8 @@ class PostgresStore:
             self._was_cut = self._was_cut or self._db is not None
             try:
                 self._db = await self._connect_writer()
+            except asyncpg.ReadOnlySQLTransactionError as error:  # it would begin an era
+                raise Full(reason(error)) from error
             except FAULTS as error:
                 raise Lost(reason(error)) from error
         return self._db
@@ -356,7 +358,29 @@ class PostgresStore:
 
     async def server(self) -> Server:
         async with self._reader() as db:
-            return Server(f"PostgreSQL {await db.fetchval('SHOW server_version')}")
+            name = f"PostgreSQL {await db.fetchval('SHOW server_version')}"
+        return Server(name, await self._why_read_only())
+
+    async def _why_read_only(self) -> str | None:
+        """Say why this role cannot write; None if it may be able to. On a connection of its own: those of the readers
+        are read-only by themselves."""
+        try:
+            db = await self.connect(role="doctor")
+        except FAULTS as error:
+            raise failed(None, error) from error
+        with terminated_on_failure(db):
+            standby, read_only = await db.fetchrow(  # type: ignore[misc]
+                "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'"
+            )
+            await db.close(timeout=2)
+        if standby:
+            return "the server is a standby and accepts no writes: use the URL of the primary, or promote it"
+        if read_only:
+            return (
+                "the database is read-only (default_transaction_read_only is on): nothing can be started, signalled or "
+                "answered. Turn it off with ALTER SYSTEM, ALTER DATABASE or ALTER ROLE, where it was set"
+            )
+        return None
 
     def no_reclaim_before(self) -> float:
         return self._quiet

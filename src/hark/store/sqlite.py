@@ -149,6 +149,10 @@ def _server(version: str, url: str) -> Server:
     return Server(f"SQLite {version} ({url})")
 
 
+def _is_writable(path: str) -> bool:
+    return os.access(path, os.W_OK) and os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
+
+
 def _version(db: apsw.Connection) -> int:
     """Read the version of the tables in this file; 0 if there are none."""
     found: Any = db.execute("SELECT name FROM sqlite_schema WHERE name IN ('migrations', 'inbox')").fetchall()
@@ -386,6 +390,12 @@ class SqliteStore:
             listed = ", ".join(map(str, pids))
             problem = (
                 f"process {listed} uses a database that was removed from {self._path!r}: stop it and start it again"
+            )
+            return Server("SQLite", problem)
+        if self._path and not _is_writable(self._path):
+            problem = (
+                f"SQLite cannot write to {self._path!r}: nothing can be started, signalled or answered. Make the file "
+                "and its folder writable for this user, and mount the file system for writing"
             )
             return Server("SQLite", problem)
         return _server(apsw.sqlite_lib_version(), self._url)

@@ -327,7 +327,7 @@ async def _work(
     import asyncio
     import signal as signals
 
-    from hark.app.opening import open_when_reachable
+    from hark.app.opening import open_when_reachable, start_unless_stopped
 
     await open_when_reachable(app)  # a signal ends the process until then: there is nothing to hand back
     stop = asyncio.Event()
@@ -339,7 +339,9 @@ async def _work(
         worker = app.worker(queues, grace=grace)
         if before_work is not None:
             before_work()
-        await stack.enter_async_context(worker)
+        if not await start_unless_stopped(worker, stop):
+            return
+        stack.push_async_exit(worker)
         say("working; press Ctrl-C or send SIGTERM to stop")
         await stop.wait()
         say("stopping: running steps finish or are handed back")

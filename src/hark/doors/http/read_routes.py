@@ -213,9 +213,11 @@ async def workers(request: HttpRequest) -> Response:
 
 
 async def health(request: HttpRequest) -> Response:
+    answer = request.access.ping()
+    answer.expect_nothing()  # once the time is over
     try:
         async with asyncio.timeout(_HEALTH_TIMEOUT):
-            await request.access.ping()
+            await answer
     except (TimeoutError, HarkError) as error:
         failure = error if isinstance(error, HarkError) else StoreUnavailable(_NO_ANSWER)
         return json_response({"status": "unavailable", **error_body(type(failure).__name__, str(failure))}, 503)

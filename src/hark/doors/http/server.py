@@ -19,7 +19,7 @@ import uvicorn
 
 from hark.app import Hark
 from hark.app.door_access import DoorAccess
-from hark.app.opening import open_when_reachable
+from hark.app.opening import open_when_reachable, start_unless_stopped
 from hark.doors.http.access_log import hide_link_tokens
 from hark.doors.http.api import METRICS_ROUTES, ROUTES
 from hark.doors.http.asgi import AsgiApp
@@ -82,8 +82,10 @@ async def serve(
             origin_is_known=True,
         )
         server = LimitedServer(config(application, connections), connections)
+        stopped = asyncio.Event()
 
         def stop() -> None:
+            stopped.set()
             server.should_exit = True
             application.feed.close()  # otherwise the server waits for open streams
 
@@ -97,7 +99,9 @@ async def serve(
             if before_work is not None:
                 before_work()
             if steps is not None:
-                await stack.enter_async_context(steps)
+                if not await start_unless_stopped(steps, stopped):
+                    return
+                stack.push_async_exit(steps)
             place = address(listener)  # a server that is stopped at once closes it
             serving = asyncio.ensure_future(server.serve([listener]))
             while not server.started and not serving.done():

@@ -26,7 +26,7 @@ from hark.engine.turns.request_queue import Queued
 from hark.kernel.definitions import Catalog
 from hark.kernel.execution import AdvanceTurn, CallTurn, FullTurn, choose_execution
 from hark.kernel.fast.advance_turn import run_advance_turn
-from hark.kernel.requests import Capacity, Commit, CommitNote, Deliver, Request
+from hark.kernel.requests import Capacity, CheckWritable, Commit, CommitNote, Deliver, Request
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
@@ -36,6 +36,7 @@ from hark.store import statements as sql
 from hark.store.protocol import Conflicted, Full, Lost, StoreFault, Tx, Unknown
 
 _log = get_logger()
+_MAKE_NO_WORK = frozenset({CommitNote, CheckWritable})
 _TICK = 0.5  # seconds between two looks at the callers that wait behind a turn in trouble
 
 
@@ -271,11 +272,11 @@ class TurnRunner:
 
 
 def _make_work(requests: Sequence[Request]) -> bool:
-    """Return True if these requests may make an instance claimable.
+    """Return True if some of these requests may make an instance claimable.
 
     A note does so only by giving back a signal; what it wakes is claimed in the next turn.
     """
     for request in requests:
-        if request.decision.makes_work() if isinstance(request, Commit) else type(request) is not CommitNote:
+        if request.decision.makes_work() if isinstance(request, Commit) else type(request) not in _MAKE_NO_WORK:
             return True
     return False

@@ -18,6 +18,11 @@ from hark.store.protocol import Lease, Store, StoreFault
 
 _log = get_logger()
 _LOG_AGAIN = 60.0  # seconds
+_SAY_AGAIN = 10.0  # seconds, while the worker cannot start
+_CANNOT_START = (
+    "The worker cannot start, because the database accepts no lease: %s. It must accept writes, and one more "
+    "connection. Trying again."
+)
 
 
 class LeaseRenewal:
@@ -33,6 +38,7 @@ class LeaseRenewal:
         self._on_renewed = renewed
         self._stopped = threading.Event()
         self._warning = RepeatedWarning(_log, "The lease could not be renewed: %s. Trying again.", _LOG_AGAIN)
+        self._start_warning = RepeatedWarning(_log, _CANNOT_START, _SAY_AGAIN)
         self._renewed = -math.inf  # when it was last renewed, unless the last try failed
         self._sound_from = 0.0  # after a lost lease: one lease later, so that other workers renew theirs first
 
@@ -73,7 +79,7 @@ class LeaseRenewal:
                 if not held.done() and not isinstance(error, StoreFault):
                     answer_all([(held, error)])
                     return
-                self._warning.log(reason(error))
+                (self._warning if held.done() else self._start_warning).log(reason(error))
                 self._renewed = -math.inf  # any failure counts as a lost lease: the database may be away for all
                 wait = min(1.0, wait)
             self._stopped.wait(wait)

@@ -8,6 +8,7 @@ clerk holds of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -22,13 +23,14 @@ from hark.engine.worker.registry import Registry
 from hark.engine.worker.slots import Slots
 from hark.engine.worker.worker_services import WorkerServices
 from hark.kernel.requests import HandBack
-from hark.model.errors import EXIT_ADVICE, HarkError, InvalidInput
+from hark.model.errors import EXIT_ADVICE, HarkError, InvalidInput, NotOpen
 from hark.model.log import get_logger
 from hark.model.names import micros, new_id
 from hark.programs.cancellation import cancel
 from hark.views.worker_info import describe_worker
 
 _log = get_logger()
+_END_OF_TASKS = 0.5  # seconds for tasks that a stopped worker leaves on its loop
 _AFTER_CANCEL = 3.0  # seconds: a command that ignores SIGTERM is killed within them (engine/commands/)
 
 
@@ -104,12 +106,19 @@ class Worker:
             )
         self._services.attach(self._loop)
         self._services.is_full = self._slots.is_full
-        if self._clerk.store.durable:
-            await self._lease.start(self._clerk.store)
         self._release_loop = contain_exits(self._loop)
-        attached: Reply[None] = Reply()
-        self._clerk.spawn(self._attach, attached)
-        await attached
+        try:
+            if self._clerk.store.durable:
+                await self._lease.start(self._clerk.store)  # for as long as the database accepts no lease
+            attached: Reply[None] = Reply()
+            self._clerk.spawn(self._attach, attached)
+            await attached
+        except BaseException:
+            self._activations.open = False
+            self._close()
+            with contextlib.suppress(NotOpen):
+                self._clerk.spawn(self._detach)
+            raise
 
     async def _attach(self, attached: Reply[None]) -> None:
         assert self._loop is not None
@@ -119,6 +128,11 @@ class Worker:
         self._clerk.code_changed()
         self._clerk.spawn(self._clerk.peers.reclaim_gone)
         answer_all([(attached, None)])
+
+    async def _detach(self) -> None:
+        worker = self._clerk.state.worker
+        if worker is not None and worker.owner == self.owner:
+            self._clerk.state.worker = None
 
     async def settle(self) -> None:
         """Wait until nothing can run: nothing executes, and a turn has claimed nothing. For tests: see `Harness`."""
@@ -150,7 +164,10 @@ class Worker:
         # Behind the commits just queued, on the thread that counts the claims.
         self._clerk.spawn(self._hand_back, done)
         await done
-        activations.close()
+        self._close()
+
+    def _close(self) -> None:
+        self._activations.close()
         self._release_loop()
         self._lease.stop()
         self._services.close()
@@ -183,9 +200,11 @@ class Worker:
         loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_run_loop, args=(loop,), name="hark-worker", daemon=True)
         self._thread.start()
+        starting = asyncio.run_coroutine_threadsafe(self.start(), loop)
         try:
-            asyncio.run_coroutine_threadsafe(self.start(), loop).result()
+            starting.result()
         except BaseException:
+            starting.cancel()  # a Ctrl-C while it waits for the database
             self._end_thread(loop)
             raise
         return self
@@ -207,9 +226,14 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     while True:
         try:
             loop.run_forever()
-            return
+            break
         except (SystemExit, KeyboardInterrupt):
             _log.exception("A callback on the loop of the worker has exited; the worker goes on. %s", EXIT_ADVICE)
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:  # Python would report each task that a closed loop leaves behind
+        loop.run_until_complete(asyncio.wait(left, timeout=_END_OF_TASKS))
 
 
 def _nothing() -> None:
