@@ -21,7 +21,6 @@ from hark.programs.jobs.job_spec import JobSpec, TaskSpec
 from hark.programs.jobs.job_state import START, load_job_state
 from hark.programs.jobs.new_tasks import lane_of
 from hark.programs.jobs.states import WITH_ROW
-from hark.programs.jobs.task_ids import task_id
 from hark.programs.jobs.tasks.task_outcomes import gate_place
 from hark.programs.jobs.tasks.task_state import load_task_state
 from hark.store import reads
@@ -79,11 +78,7 @@ async def _tasks(
             TaskReport(task.name, task.type, shown[task.name]["status"], gate=task.gate) for task in graph.tasks
         )
     state = load_job_state(row.state)
-    ids = {
-        number: task_id(job.id, number, state.generations.get(number, 0))
-        for number, letter in enumerate(state.tasks)
-        if letter in WITH_ROW
-    }
+    ids = {number: state.row_id(job.id, number) for number, letter in enumerate(state.tasks) if letter in WITH_ROW}
     found_rows = await store.read(reads.read_instances, ids=list(ids.values())) if ids else ()
     rows = {one.id: one for one in found_rows if one.kind == "task"}  # another instance may have such an id
     unfinished = [id for id, one in rows.items() if one.status not in TERMINAL]

@@ -11,7 +11,6 @@ from hark.programs.jobs.job_graph import JobGraph, job_graph
 from hark.programs.jobs.job_inputs import checked_inputs
 from hark.programs.jobs.job_state import START, JobState, load_job_state
 from hark.programs.jobs.states import NOT_STARTED, PENDING, SHOWN, STARTED, WITH_ROW
-from hark.programs.jobs.task_ids import task_id
 from hark.programs.jobs.tasks.task_state import load_task_state
 from hark.store import reads
 from hark.store.protocol import Store
@@ -44,11 +43,7 @@ async def job_states(store: Store, rows: Sequence[InstanceRow]) -> dict[str, Any
         if row.status == "cancelled":  # at once, without an activation that would have changed the letters
             state.tasks = state.tasks.replace(PENDING, NOT_STARTED)
         jobs[row.id] = (graph, state)
-        wanted += [
-            task_id(row.id, number, state.generations.get(number, 0))
-            for number, letter in enumerate(state.tasks)
-            if letter in WITH_ROW
-        ]
+        wanted += [state.row_id(row.id, number) for number, letter in enumerate(state.tasks) if letter in WITH_ROW]
     tasks = {task.id: task for task in await store.read(reads.read_tasks, ids=wanted)} if wanted else {}
     return found | {id: _state(id, graph, state, tasks) for id, (graph, state) in jobs.items()}
 
@@ -65,7 +60,7 @@ def _not_begun(graph: JobGraph, given: Any, status: str) -> dict[str, Any]:
 def _state(job: str, graph: JobGraph, state: JobState, rows: dict[str, TaskRow]) -> dict[str, Any]:
     tasks = {}
     for number, (task, letter) in enumerate(zip(graph.tasks, state.tasks, strict=True)):
-        row = rows.get(task_id(job, number, state.generations.get(number, 0))) if letter in WITH_ROW else None
+        row = rows.get(state.row_id(job, number)) if letter in WITH_ROW else None
         if row is None:
             tasks[task.name] = _entry(SHOWN[letter], error=state.errors.get(number))
         else:

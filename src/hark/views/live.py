@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from hark.model import json
 from hark.model.activation import Claim, JournalRow, WaitRow
+from hark.model.lanes import JOB
 from hark.store import reads
 from hark.store import statements as sql
 from hark.store.protocol import Store
@@ -41,8 +42,10 @@ async def _add_journals_and_waits(store: Store, claims: Mapping[str, Claim]) -> 
     if journaled:
         for nth, *line in await store.read(sql.journal_of, [(claim.id, claim.visit) for claim in journaled]):
             journaled[nth - 1].journal.append(JournalRow(*line))
+    waiting = [claim.id for claim in journaled] + [claim.id for claim in claims.values() if claim.kind == JOB]
+    if waiting:
         for id, instance, place, kind, name, key, deadline, remaining, since, fired_at, each in await store.read(
-            sql.waits_of, ids=[claim.id for claim in journaled]
+            sql.waits_of, ids=waiting
         ):
             row = WaitRow(id, place, kind, name, key, deadline, remaining, fired_at, since, each)
             claims[instance].waits.append(row)

@@ -68,7 +68,11 @@ class Migrator:
             old, new = map(bpmn_graph, self._sources_of(claim, label))
             return migrate_process(old, new, claim, self._change.elements)
         if claim.kind == JOB:
-            raise _refuse(label, f"a {claim.kind} cannot be moved yet")
+            from hark.programs.jobs.job_graph import job_graph
+            from hark.programs.jobs.job_migration import migrate_job
+
+            before, after = map(job_graph, self._sources_of(claim, label))
+            return migrate_job(before, after, claim)
         program: Any = self._registry.find(claim.definition, self._change.to_version)
         if program is None:
             raise CodeMissing(what_runs(code_lane(claim.definition, self._change.to_version)))

@@ -42,7 +42,7 @@ from hark.programs.jobs.job_state import DEADLINE, RUN, START, JobState, dump_jo
 from hark.programs.jobs.job_variables import Compiled, Scope, condition_of, tasks_read_by
 from hark.programs.jobs.new_tasks import embedded, is_interpreted, lane_of_undo, limit_templates, limits_of, new_task
 from hark.programs.jobs.progress import JobProgress
-from hark.programs.jobs.task_ids import parse_task_id, task_id, undo_id
+from hark.programs.jobs.task_ids import parse_task_id, undo_id
 from hark.programs.jobs.tasks.task_state import TaskState, load_task_state, restarted
 
 _SKIPPED_BECAUSE = {
@@ -82,11 +82,12 @@ class _Activation:
             progress = JobProgress(graph, self._state)
             progress.begin()
             self._begin_period()
-            if graph.finals or any(task.undo is not None for task in graph.tasks):
-                self._has_undo = True  # a cancel still has to run them
+            self._has_undo = True if self._leaves_work() else None
         else:
             self._state = load_job_state(claim.state)
             progress = JobProgress(graph, self._state)
+            if self._state.migrated:
+                self._begin_with_version(progress)
             if claim.cancel_reason is not None and not self._state.cancelling:
                 await self._take_ends_before_cancel(progress)
                 progress.cancel()
@@ -97,7 +98,9 @@ class _Activation:
             self._take_ends(progress)
             if self._is_time_over() and not self._state.cancelling:
                 progress.time_out()
-        scope = Scope(graph, claim.id, None, self._state.generations, absent=progress.absent)
+        scope = Scope(
+            graph, claim.id, None, self._state.generations, row_numbers=self._state.row_numbers, absent=progress.absent
+        )
         while ready := progress.ready():
             await self._start(progress, ready, scope)
         await self._collect(progress)
@@ -105,7 +108,7 @@ class _Activation:
         if not progress.finished or self._state.undoing is not None:
             return self._park()
         if (progress.failed or self._state.cancelling) and self._state.undo:
-            await self._start_undo()
+            await self._start_undo(progress)
             return self._park()
         return await self._finish(progress)
 
@@ -124,6 +127,21 @@ class _Activation:
             timeout = micros(self._graph.spec.timeout_sec, "timeout_sec", zero=False)
             self._arm += (Arm("timer", new_id(), DEADLINE, timeout=timeout),)
 
+    def _leaves_work(self) -> bool:
+        """Return True if a cancel of the job has to run something: a finally task or an undo."""
+        return bool(self._graph.finals) or any(task.undo is not None for task in self._graph.tasks)
+
+    def _begin_with_version(self, progress: JobProgress) -> None:
+        """Begin what this version of the job has in addition to that before the migration."""
+        state = self._state
+        state.migrated = False
+        progress.look_again()
+        if self._claim.cancel_reason is not None:
+            return
+        self._has_undo = self._leaves_work()
+        if self._timer is None and not state.failed and not state.timed_out and not progress.tasks_have_ended:
+            self._begin_period()
+
     async def _first_state(self) -> JobState:
         spec = self._graph.spec
         if self._graph.gates:
@@ -137,13 +155,17 @@ class _Activation:
 
     def _take_ends(self, progress: JobProgress) -> None:
         job = self._claim.id
+        numbers = self._state.numbers() if self._state.row_numbers or self._state.next_row else None
         for row in self._claim.inbox:
             if row.kind != "children" or row.wait_id != self._wait:
                 continue
             ended = json.load(row.payload)
             if (address := parse_task_id(job, row.name)) is not None:
-                progress.ended(*address, ended["status"], ended.get("error") or "")
-            elif self._state.undoing is not None and row.name == undo_id(task_id(job, *self._state.undoing)):
+                row_number, generation = address
+                number = row_number if numbers is None else numbers.get(row_number)
+                if number is not None:  # else it is a task that the job does not have any more
+                    progress.ended(number, generation, ended["status"], ended.get("error") or "")
+            elif self._state.undoing is not None and row.name == undo_id(self._state.row_id(job, *self._state.undoing)):
                 self._undo_ended(ended)
 
     async def _take_ends_before_cancel(self, progress: JobProgress) -> None:
@@ -151,7 +173,7 @@ class _Activation:
         so they are read from the rows of the tasks."""
         self._state.cancelling = True  # so that no failure regresses the job
         started = progress.numbers_of(states.STARTED)
-        ids = {task_id(self._claim.id, number, progress.generation(number)): number for number in started}
+        ids = {self._state.row_id(self._claim.id, number): number for number in started}
         rows = await self._services.outputs(ids) if ids else {}
         for id, number in ids.items():
             row = rows.get(id)
@@ -165,7 +187,7 @@ class _Activation:
         state, job = self._state, self._claim.id
         known = {*state.undo, *state.undone, state.undoing}
         older = {
-            task_id(job, number, generation): (number, generation)
+            state.row_id(job, number, generation): (number, generation)
             for number, last in state.generations.items()
             for generation in range(last if self._graph.tasks[number].undo is not None else 0)
             if (number, generation) not in known
@@ -189,7 +211,7 @@ class _Activation:
         """Repeat the undo that a cancel of the job has cancelled, unless it had ended."""
         if self._state.undoing is None:
             return
-        id = undo_id(task_id(self._claim.id, *self._state.undoing))
+        id = undo_id(self._state.row_id(self._claim.id, *self._state.undoing))
         row = (await self._services.outputs([id])).get(id)
         if row is not None and row.status in ("done", "failed"):
             self._undo_ended({"status": row.status, "error": row.error})
@@ -243,8 +265,8 @@ class _Activation:
             if generation == progress.generation(number) and progress.letter(number) != states.STARTED:
                 continue  # it has ended by itself
             reason = "the job has timed out" if self._state.timed_out else "the job has cancelled it"
-            self._effects.append(CancelChild(task_id(job, number, generation), reason))
-        ids = {number: task_id(job, number, progress.generation(number)) for number in progress.starts}
+            self._effects.append(CancelChild(self._state.row_id(job, number, generation), reason))
+        ids = {number: self._state.row_id(job, number) for number in progress.starts}
         again = {number: id for number, id in ids.items() if progress.take_row(number)}
         rows = await self._services.outputs(again.values()) if again else {}
         for number, id in ids.items():
@@ -265,6 +287,7 @@ class _Activation:
         of thousands of tasks, the states of all of them would grow with their number."""
         inputs, generations = embedded(self._state.inputs), self._state.generations
         state = TaskState(number, self._claim.id, progress.generation(number), inputs=inputs)
+        state.row_numbers = self._row_numbers(number)
         for other in tasks_read_by(self._graph, number):
             if other in generations:
                 state.generations[other] = generations[other]
@@ -272,12 +295,23 @@ class _Activation:
                 state.absent[other] = ending
         return state
 
-    async def _start_undo(self) -> None:
-        """Undo the task that completed last. It reads what the task could read, which may be of an older generation."""
+    def _row_numbers(self, number: int) -> dict[int, int]:
+        """The numbers in the ids of the rows that a task may read, and of its own, where they differ."""
+        rows = self._state.row_numbers
+        if not rows:
+            return {}
+        return {other: rows[other] for other in (number, *tasks_read_by(self._graph, number)) if other in rows}
+
+    async def _start_undo(self, progress: JobProgress) -> None:
+        """Undo the task that completed last. It reads what the task could read, which may be of an older generation;
+        after a migration, what a task of this version would read."""
         number, generation = self._state.undoing = self._state.undo.pop()
-        id = task_id(self._claim.id, number, generation)
-        undo = TaskState(number, self._claim.id, generation, inputs=embedded(self._state.inputs), undo=True)
-        row = (await self._services.outputs([id])).get(id)
+        id = self._state.row_id(self._claim.id, number, generation)
+        undo = self._task_state(progress, number)
+        undo.generation, undo.undo = generation, True
+        row = None
+        if not self._state.is_older(number, generation):
+            row = (await self._services.outputs([id])).get(id)
         if row is not None:
             done = load_task_state(row.state)
             undo.generations, undo.absent = done.generations, done.absent
@@ -315,7 +349,7 @@ class _Activation:
         """The outputs of the completed tasks, by `var`."""
         job, tasks = self._claim.id, self._graph.tasks
         completed = progress.numbers_of(states.COMPLETED)
-        ids = {number: task_id(job, number, progress.generation(number)) for number in completed}
+        ids = {number: self._state.row_id(job, number) for number in completed}
         rows = await self._services.outputs(ids.values())
         for number, id in ids.items():
             if id not in rows:  # only if the job failed, and was retried after the retention period
@@ -331,7 +365,7 @@ class _Activation:
         job, state = self._claim.id, self._state
         failed = progress.numbers_of((states.FAILED, states.INVALID)) or progress.numbers_of(states.CANCELLED)
         first = failed[:NAMED_FAILURES]
-        ids = {number: task_id(job, number, progress.generation(number)) for number in first}
+        ids = {number: self._state.row_id(job, number) for number in first}
         rows = await self._services.outputs(id for number, id in ids.items() if number not in state.errors)
         texts = []
         for number in first:
@@ -340,7 +374,8 @@ class _Activation:
             ending = "was cancelled" if progress.letter(number) == states.CANCELLED else "failed"
             texts.append(f"Task {self._graph.tasks[number].name!r} {ending}: {error}")
         if state.timed_out:
-            texts.insert(0, f"The job did not end within timeout_sec ({self._graph.spec.timeout_sec:g} s)")
+            limit = self._graph.spec.timeout_sec
+            texts.insert(0, f"The job did not end within timeout_sec{'' if limit is None else f' ({limit:g} s)'}")
         return named(texts, len(failed) + state.timed_out)
 
 

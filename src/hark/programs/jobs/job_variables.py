@@ -38,6 +38,7 @@ class Scope(Struct):
         inputs: The inputs of the job.
         generations: The generations of its tasks, by number; 0 is left out.
         rows: Rows of tasks that are read already, by id.
+        row_numbers: The numbers in the ids of the rows of its tasks, where they differ from their own.
         absent: How a task without a row ended: its status and its error; None: it was skipped.
     """
 
@@ -46,6 +47,7 @@ class Scope(Struct):
     inputs: Any
     generations: Mapping[int, int]
     rows: dict[str, TaskOutput] = {}
+    row_numbers: Mapping[int, int] = {}
     absent: Callable[[int], Ending | None] = _was_skipped
 
     async def read(self, services: JobServices, compiled: Iterable[Compiled]) -> None:
@@ -64,7 +66,7 @@ class Scope(Struct):
         return _named_by(compiled, self.graph)
 
     def _id(self, number: int) -> str:
-        return task_id(self.job, number, self.generations.get(number, 0))
+        return task_id(self.job, self.row_numbers.get(number, number), self.generations.get(number, 0))
 
     def _task(self, number: int) -> dict[str, Any]:
         row = self.rows.get(self._id(number))

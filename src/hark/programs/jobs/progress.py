@@ -70,6 +70,11 @@ class JobProgress:
         return self._unfinished_normal == 0 == self._unfinished_finals
 
     @property
+    def tasks_have_ended(self) -> bool:
+        """Return True if no task but a finally task will start or end any more."""
+        return self._unfinished_normal == 0
+
+    @property
     def failed(self) -> bool:
         """Return True if a task has failed or was cancelled, or the time of the job was over."""
         return self.state.timed_out or not states.FAILURES.isdisjoint(self._letters)
@@ -94,6 +99,10 @@ class JobProgress:
         """Let every task start that needs none. Called by the first activation."""
         self._look_at(number for number, needs in enumerate(self.graph.needs) if not needs)
         self._open_finals()
+
+    def look_again(self) -> None:
+        """Look at all tasks that have not started: the job was migrated."""
+        self._look_at(number for number, letter in enumerate(self._letters) if letter == states.PENDING)
 
     def ended(self, number: int, generation: int, status: str, error: str = "") -> None:
         """Take the end of the row of a task. The end of an older generation changes nothing, except that what it has
@@ -180,6 +189,7 @@ class JobProgress:
         rows = {number for number in roots if self._letters[number] in (states.FAILED, states.CANCELLED)}
         reset = self.graph.reached(roots | current)
         anew = current | {number for number in reset if self._letters[number] == states.COMPLETED}
+        anew |= {number for number in self._again | rows if state.is_older(number, self.generation(number))}
         self._again = (self._again | rows) - self.graph.reached(anew)  # their rows name the outputs from before
         if any(number < self.graph.normal for number in reset):
             self._again.difference_update(self.graph.finals)  # theirs too: a finally task may read any task

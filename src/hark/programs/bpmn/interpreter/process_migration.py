@@ -51,7 +51,7 @@ def migrate_process(old: BpmnGraph, new: BpmnGraph, claim: Claim, elements: Mapp
     if not has_begun(claim.step):
         migrated = Migrated(step=_first_step(map, claim.step), state=claim.state)
     else:
-        migrated = _Moving(map, claim).migrated()
+        migrated = _MovingProcess(map, claim).migrated()
     if map.problems:
         raise refuse(label, map.problems)
     return migrated
@@ -68,7 +68,7 @@ def _first_step(map: ElementMap, step: str) -> str:
     return step if target is None else step_of_start(map.new.ids[target])
 
 
-class _Moving:
+class _MovingProcess:
     """An instance that has begun, on its way to another version."""
 
     def __init__(self, map: ElementMap, claim: Claim) -> None:

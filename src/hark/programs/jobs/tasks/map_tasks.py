@@ -171,7 +171,15 @@ def _new_item(step: StepTask, number: int, item: Any, wait: str, limits: dict[st
     state = step.state
     value = Raw(json.dump(item).encode())
     one = TaskState(
-        state.task, state.run, state.generation, state.generations, state.inputs, value, number, absent=state.absent
+        state.task,
+        state.run,
+        state.generation,
+        state.generations,
+        state.inputs,
+        value,
+        number,
+        row_numbers=state.row_numbers,
+        absent=state.absent,
     )
     id = item_id(step.claim.id, number)
     return NewTask(new_task(step.claim, step.graph.spec, one, id, lane_of(step.task), **limits), wait)

@@ -51,7 +51,10 @@ class StepTask:
         inputs = self.state.inputs
         text = await self.services.inputs(self.state.run) if inputs is UNSET else bytes(inputs).decode()
         state = self.state
-        return Scope(self.graph, state.run, json.load(text), state.generations, absent=state.absent.get)
+        return Scope(
+            self.graph, state.run, json.load(text), state.generations, row_numbers=state.row_numbers,
+            absent=state.absent.get,
+        )  # fmt: skip
 
     async def rendered(self, value: Any) -> Any:
         """A value of the spec with its templates replaced."""

@@ -55,9 +55,13 @@ async def load_data(
     text = await services.inputs(state.run) if state.inputs is UNSET else bytes(state.inputs).decode()
     inputs = json.load(text)
     generations = {**state.generations, state.task: state.generation}
-    scope = Scope(graph, state.run, inputs, generations, absent=state.absent.get)
+    rows = state.row_numbers
+    scope = Scope(graph, state.run, inputs, generations, row_numbers=rows, absent=state.absent.get)
     used = templates_in(task.input)
-    ids = {name: task_id(state.run, number, generations.get(number, 0)) for name, number in _read_whole(state, graph)}
+    ids = {
+        name: task_id(state.run, rows.get(number, number), generations.get(number, 0))
+        for name, number in _read_whole(state, graph)
+    }
     if ids:
         scope.rows = await services.outputs(ids.values())
     await scope.read(services, [*used, *templates])

@@ -47,6 +47,7 @@ class TaskState(Struct, omit_defaults=True):
         previous: Of a loop, what the last iteration gave to `continue_`.
         decided: How its gate was decided last: `{"gate", "action", "by"?, "comment"?, "reason"?}`.
         data: What else the program of the task keeps.
+        row_numbers: The numbers in the ids of its own row and of those of tasks that it may read, where they differ.
         absent: How tasks that it may read ended that have no row: status and error. Without an entry, it was skipped.
     """
 
@@ -71,6 +72,7 @@ class TaskState(Struct, omit_defaults=True):
     previous: Raw | UnsetType = UNSET
     decided: dict[str, Any] | None = None
     data: dict[str, Any] = {}
+    row_numbers: dict[int, int] = {}
     absent: dict[int, tuple[str, str | None]] = {}
 
 
