@@ -157,7 +157,7 @@ def test_a5_an_awakeable_without_a_task_is_listed_without_one(cli: Cli) -> None:
 def test_a8_the_name_of_a_person_who_answers_on_the_command_line_is_recorded(cli: Cli) -> None:
     cli.ask()
     assert cli("awakeable", "resolve", ID, "--by", "ann").code == 0
-    [event] = [event for event in cli("events", "--json").json if event["type"] == "awakeable"]
+    [_, event] = [event for event in cli("events", "--json").json if event["type"] == "awakeable"]
     assert event["data"] == {"awakeable": ID, "status": "RESOLVED", "by": "ann", "via": "cli"}
 
 

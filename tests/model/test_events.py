@@ -12,7 +12,7 @@ from hark.model.events import EVENTS, EventType, NoteType, OutcomeType, ProgramE
 SOURCE = Path(hark.__file__).parent
 MORE = {  # keys that are not always there
     "started": {"schedule", "scheduled_at"},
-    "awakeable": {"by", "via"},
+    "awakeable": {"by", "via", "awaited"},
     "migrated": {"by"},
     "forked": {"at", "by"},
     "await": {"more"},
@@ -36,7 +36,12 @@ def written() -> Iterator[tuple[set[str], set[str], bool]]:
     """Per call of `History.event`: the types it may write, the keys of its data, and whether more keys may follow."""
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "event"
+                and len(node.args) > 1
+            ):
                 type = node.args[1]
                 types = {type.value} if isinstance(type, ast.Constant) else {"await", "spawn"}
                 keys = {keyword.arg for keyword in node.keywords if keyword.arg is not None}

@@ -417,7 +417,7 @@ async def test_a4_an_answer_in_time_is_not_a_timeout_if_it_is_read_late(store: S
             await app.resolve(question.id, "in time")
             assert await it.result(timeout=20) == "in time"
         told = [event.data for event in await app.events(it) if event.type == "awakeable"]
-        assert [data["status"] for data in told if data] == ["RESOLVED"]
+        assert [data["status"] for data in told if data] == ["PENDING", "RESOLVED"]
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one turn", "one after the other"])
@@ -463,5 +463,5 @@ async def test_a4_an_instance_answered_twice_that_runs_after_its_deadlines_has_n
         results = {"first": [0, "A"], "gather": ["A", "B"], "anew": "anew", "retry": ["A", "B"]}
         assert await it.result() == results[how]
         told = [event.data for event in await app.events(it) if event.type == "awakeable"]
-        assert [data["status"] for data in told if data] == ["RESOLVED", "RESOLVED"]
+        assert [data["status"] for data in told if data and data["status"] != "PENDING"] == ["RESOLVED", "RESOLVED"]
         assert await app.waits() == []

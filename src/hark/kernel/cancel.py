@@ -140,7 +140,7 @@ async def _begin_undo(turn: Turn, undone: list[tuple[sql.Details, str]]) -> None
         turn.history.event(row.id, "cancelling", row.step, error=reason)
     await turn.tx.fetch(sql.begin_undo, [(row.id, row.on_cancel, reason) for row, reason in undone])
     await turn.tx.fetch(sql.drop_waits, ids=ids)
-    await turn.tx.fetch(sql.cancel_awakeables, ids=ids)
+    turn.history.withdrawn(await turn.tx.fetch(sql.cancel_awakeables, ids=ids))
     await turn.tx.fetch(sql.consume_directed, ids=ids)
     turn.result.pending.made_claimable = True
 

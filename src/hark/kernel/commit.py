@@ -197,7 +197,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
         turn.children.ended = [end for end in turn.children.ended if end.wait not in gone]
     await children.count_ended(turn)
     if new_visits:
-        await turn.tx.fetch(sql.cancel_awakeables, ids=new_visits)
+        turn.history.withdrawn(await turn.tx.fetch(sql.cancel_awakeables, ids=new_visits))
     if waiting:
         await park.arm(turn, waiting)
     if parks:
@@ -208,7 +208,7 @@ async def apply(turn: Turn, *, run_ahead: bool) -> list[Commit]:
         await turn.tx.fetch(sql.delete_waits, ids=used_waits)
     if restarted:
         await turn.tx.fetch(sql.drop_waits, ids=[id for id, _ in restarted])
-        await turn.tx.fetch(sql.cancel_asked, restarted)
+        turn.history.withdrawn(await turn.tx.fetch(sql.cancel_asked, restarted))
         for id, _ in restarted:
             run_signals.drop_waits(turn, turn.rows[id])
     if queued:

@@ -43,15 +43,16 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
     if dropped:
         await turn.tx.fetch(sql.drop_waits, ids=dropped)
     await _close_waits(turn, failed, failed_tasks)
-    asking = [
+    asking = [r.claim.id for r, _ in finishes if r.claim.waits and _may_ask(r.claim)]
+    if asking:
+        turn.history.withdrawn(await turn.tx.fetch(sql.cancel_awakeables, ids=asking))
+    others = [
         r.claim.id
         for r, _ in finishes
-        if r.claim.traits.creates_awakeables
-        or r.claim.kind in INTERPRETED
-        or any(WAIT_KINDS[w.kind].has_awakeable for w in r.claim.waits)
+        if (r.claim.traits.creates_awakeables or r.claim.kind in INTERPRETED) and r.claim.id not in asking
     ]
-    if asking:
-        await turn.tx.fetch(sql.cancel_awakeables, ids=asking)
+    if others:
+        await turn.tx.fetch(sql.cancel_no_awakeables, ids=others)
     await run_awakeables.cancel(turn, tasks)
     rows = []
     for request, move in finishes:
@@ -75,6 +76,14 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
         if claim.scheduled_at is not None and claim.parent_id is None:
             turn.schedules.ended.append(claim.id)
     await turn.tx.fetch(sql.finish, rows)
+
+
+def _may_ask(claim: Claim) -> bool:
+    """Return True if an awakeable of the instance may be pending: it waits for one whose answer it was not handed. One
+    that was settled while the instance executed may be among them."""
+    waits = [wait for wait in claim.waits if WAIT_KINDS[wait.kind].has_awakeable and wait.fired_at is None]
+    answers = {(row.kind, row.name) for row in claim.inbox} if waits else ()
+    return any((wait.kind, wait.name) not in answers for wait in waits)
 
 
 async def _close_waits(turn: Turn, failed: list[str], tasks: list[str]) -> None:
@@ -120,7 +129,7 @@ async def end(turn: Turn, rows: Iterable[sql.Details], ends: dict[str, EndReason
         await turn.tx.fetch(sql.drop_waits, ids=cancelled)
     failed = sorted(ends.keys() - set(cancelled))
     await _close_waits(turn, [id for id in failed if id not in tasks], [id for id in failed if id in tasks])
-    await turn.tx.fetch(sql.cancel_awakeables, ids=ids)
+    turn.history.withdrawn(await turn.tx.fetch(sql.cancel_awakeables, ids=ids))
     await run_awakeables.cancel(turn, tasks)
     for id in tasks:
         run_signals.drop_waits(turn, turn.rows[id])

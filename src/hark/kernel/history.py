@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal, assert_never
 
@@ -137,10 +137,25 @@ class History:
         arms = () if place is None else decision.move.arm
         return next((arm.due(self.now) for arm in arms if arm.place == place), None)
 
-    def parked(self, claim: Claim, decision: Decision, waits: Iterable[WaitRow]) -> None:
+    def parked(self, claim: Claim, decision: Decision, move: Park, waits: Iterable[WaitRow]) -> None:
         """Record the event of an instance that begins to wait, with its waits and the first deadline."""
-        until, listed, more = _listed([wait for wait in waits if wait.fired_at is None])
+        until, listed, more = _listed([wait for wait in waits if wait.fired_at is None], move.unawaited)
         self.event(claim.id, decision.label, decision.step, until=until, waits=listed, **more)
+
+    def waits_executing(self, id: str, wait: WaitRow) -> None:
+        """Record the event of a task that begins to wait for an awakeable, and keeps its slot for now."""
+        until, listed, _ = _listed([wait])
+        self.event(id, "await", None, until=until, waits=listed)
+
+    def asked(self, id: str, awakeable: str, *, awaited: bool = False) -> None:
+        """Record the event of an awakeable that an instance has created, or asks again."""
+        begun = {"awaited": True} if awaited else {}
+        self.event(id, "awakeable", None, awakeable=awakeable, status="PENDING", **begun)
+
+    def withdrawn(self, awakeables: Iterable[sql.AskedRow]) -> None:
+        """Record the events of awakeables that were cancelled with the instance or the attempt that had asked."""
+        for row in sorted(awakeables):
+            self.event(row.task_id or row.instance_id, "awakeable", None, awakeable=row.id, status="CANCELLED")
 
     def timed_out(self, id: str, waits: list[WaitRow]) -> None:
         self.timeouts += 1
@@ -169,9 +184,10 @@ class _Wait(Struct, frozen=True, gc=False, omit_defaults=True):
     name: str | None = None
     key: str | None = None
     remaining: int | None = None
+    awaited: bool = True
 
 
-def _listed(waits: list[WaitRow]) -> tuple[datetime | None, list[_Wait], dict[str, int]]:
+def _listed(waits: list[WaitRow], unawaited: Sequence[str] = ()) -> tuple[datetime | None, list[_Wait], dict[str, int]]:
     """The first deadline of these waits, the waits as the data of an event lists them, and how many are not listed."""
     until: int | None = None
     listed: list[_Wait] = []
@@ -181,7 +197,7 @@ def _listed(waits: list[WaitRow]) -> tuple[datetime | None, list[_Wait], dict[st
         if len(listed) < _MAX_WAITS:
             # With `answers_each` nothing is counted down: the number that is left is not known here.
             remaining = None if wait.answers_each else wait.remaining
-            listed.append(_Wait(wait.kind, wait.name, wait.shown_key, remaining))
+            listed.append(_Wait(wait.kind, wait.name, wait.shown_key, remaining, wait.place not in unawaited))
     return _time(until), listed, {"more": len(waits) - _MAX_WAITS} if len(waits) > _MAX_WAITS else {}
 
 

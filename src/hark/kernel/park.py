@@ -48,7 +48,9 @@ async def arm(turn: Turn, requests: Sequence[tuple[Commit, Park | Proceed]]) -> 
             row.waits.append(wait)
             (each if wait.answers_each else armed).append(wait_columns(claim.id, wait))
             WAIT_KINDS[wait.kind].armed(turn, row, wait)
-        awakeables += [_awakeable(turn, claim, awakeable) for awakeable in move.awakeables]
+        for asked in move.awakeables:
+            awakeables.append(_awakeable(turn, claim, asked))
+            turn.history.asked(claim.id, asked.id, awaited=asked.awaited)
     if disarmed:
         await turn.tx.fetch(sql.delete_waits, ids=disarmed)
     if fired:
@@ -136,7 +138,7 @@ async def _answered(turn: Turn, requests: list[Commit]) -> set[str]:
 def _parked(turn: Turn, request: Commit, move: Park, answered: bool) -> tuple[Any, ...]:
     claim, decision = request.claim, request.decision
     row = turn.rows[claim.id]
-    turn.history.parked(claim, decision, row.waits)
+    turn.history.parked(claim, decision, move, row.waits)
     due = None
     if answered:
         row.status = "runnable"

@@ -101,7 +101,8 @@ async def apply(turn: Turn) -> None:
             back.append(row.id)
     if back:
         await turn.tx.fetch(sql.retry_instances, ids=back)
-        await turn.tx.fetch(sql.reopen_awakeables, ids=back)
+        for reopened in sorted(await turn.tx.fetch(sql.reopen_awakeables, ids=back)):
+            turn.history.asked(reopened.task_id or reopened.instance_id, reopened.id)
         await turn.tx.fetch(sql.reopen_waits, ids=back)
         await _take_kept(turn, {message for id in back for message in messages.get(id, ())})
         turn.result.pending.made_claimable = True

@@ -148,7 +148,9 @@ def is_late(turn: Turn, state: sql.AwakeableState) -> bool:
 
 
 def _close(turn: Turn, row: LockedRow, settle: Settle, settled: dict[str, _Settled]) -> None:
-    if settle.status != "CANCELLED":  # the instance that withdraws it gets no answer
+    if settle.status == "CANCELLED":  # the instance that withdraws it gets no answer
+        turn.history.event(row.id, "awakeable", None, awakeable=settle.awakeable, status=settle.status)
+    else:
         post_answer(turn, row, settle)
     # A woken instance has no deadline, and drops this wait when it continues: the wait is left as it is, as that of a
     # signal is.

@@ -169,6 +169,7 @@ class NewAwakeable(Struct, gc=False):
     assignees: str | None = None
     groups: str | None = None  # JSON list: groups whose members may answer, for people; who is a member is not checked
     due_at: int | None = None  # µs since 1970, when it should be answered; nothing happens then
+    awaited: bool = False  # the code has awaited it already: for the event
 
 
 class Advance(Struct, gc=False):
@@ -251,6 +252,7 @@ class Park(_GivesUpClaim, gc=False):
     disarm: tuple[str, ...] | None = None
     awakeables: tuple[NewAwakeable, ...] = ()
     has_children: bool = True  # False if the wait for children is open but no child runs
+    unawaited: tuple[str, ...] = ()  # places of awakeables that the code has not awaited yet: for the event
 
     parks: ClassVar[bool] = True
 

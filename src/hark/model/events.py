@@ -35,7 +35,8 @@ _FAILURE: Final = {
 }
 _WAITS: Final = {
     "until": "the earliest deadline, or null",
-    "waits": "what it waits for: at most 20 objects with `kind`, and with `name`, `key` and `remaining` if it has them",
+    "waits": "what it waits for: at most 20 objects with `kind`, and with `name`, `key` and `remaining` if it has "
+    "them; with `awaited` false if it is an awakeable that the code of a function has not awaited yet",
     "more?": "how many waits are not listed",
 }
 
@@ -98,10 +99,11 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
         {**_WAITS, "until": "the deadline", "waits": "what timed out, as in `await`"},
     ),
     "awakeable": EventInfo(
-        "An awakeable of the instance was settled.",
+        "An awakeable of the instance was created, or asked again by a retry (`PENDING`); or it was settled.",
         {
             "awakeable": "the id of the awakeable",
-            "status": "`RESOLVED`, `REJECTED`, `TIMEOUT` or `CANCELLED`",
+            "status": "`PENDING`, `RESOLVED`, `REJECTED`, `TIMEOUT` or `CANCELLED`",
+            "awaited?": "true if the code of a function awaited it as soon as it was created",
             "by?": "the name of the person or program that answered",
             "via?": "the door: `python`, `step`, `cli`, `http` or `link`",
         },

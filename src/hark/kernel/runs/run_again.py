@@ -64,7 +64,7 @@ async def apply(turn: Turn) -> None:
         ids = [child.id for child in again]
         await turn.tx.fetch(sql.drop_all_but_children, ids=ids)
         await turn.tx.fetch(sql.reopen_waits, ids=ids)
-        await turn.tx.fetch(sql.cancel_awakeables, ids=ids)
+        turn.history.withdrawn(await turn.tx.fetch(sql.cancel_awakeables, ids=ids))
         await run_awakeables.ask_anew(turn, ids)
         await turn.tx.fetch(sql.consume_answers, ids=ids)
         for id in ids:

@@ -57,6 +57,7 @@ async def _insert(turn: Turn, new: dict[_Place, NoteAwakeable]) -> dict[_Place, 
         timeout_at = None if note.timeout is None else turn.now + note.timeout
         id = awakeable_id(note.run_id, entry)
         made[place] = TaskAwakeable(id, entry, note.nonce, timeout_at, "PENDING")
+        turn.history.asked(note.task_id, id)
         rows.append((
             id, note.run_id, note.task_id, note.task, note.place, entry, timeout_at, note.nonce, note.title,
             note.description, note.schema, note.assignees,
@@ -74,4 +75,4 @@ async def ask_anew(turn: Turn, tasks: Sequence[str]) -> None:
 async def cancel(turn: Turn, tasks: Sequence[str]) -> None:
     """Cancel the open questions of tasks that have ended (A4)."""
     if tasks:
-        await turn.tx.fetch(sql.cancel_task_awakeables, ids=sorted(tasks))
+        turn.history.withdrawn(await turn.tx.fetch(sql.cancel_task_awakeables, ids=sorted(tasks)))

@@ -186,6 +186,8 @@ async def _arm(turn: Turn, notes: list[_Waiting]) -> None:
                 known.add(wait.id)
         note.arm.deadline = wait.deadline
         WAIT_KINDS[wait.kind].armed(turn, row, wait)
+        if WAIT_KINDS[wait.kind].has_awakeable:
+            turn.history.waits_executing(row.id, wait)
         armed.append((request, row, wait))
     if not armed:
         return

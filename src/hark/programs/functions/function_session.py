@@ -32,7 +32,7 @@ from hark.model.events import OutcomeType
 from hark.model.failures import failure_of
 from hark.programs.functions.function_journal import NEW_VISIT, UNDOING
 from hark.programs.functions.function_runs import plan_retry
-from hark.programs.functions.function_waits import WaitChanges, needs_changes, wait_changes
+from hark.programs.functions.function_waits import WaitChanges, needs_changes, unawaited_places, wait_changes
 from hark.programs.functions.operations import (
     AwakeableAnswer,
     EffectOperation,
@@ -245,7 +245,9 @@ class Session(Replay):
     def _park(self) -> Decision:
         changes = self._wait_changes()
         label: OutcomeType = "spawn" if any(arm.kind == "children" for arm in changes.arm) else "await"
-        decision = self._decide(label, Park(changes.arm, changes.disarmed_ids, changes.awakeables), changes.effects)
+        move = Park(changes.arm, changes.disarmed_ids, changes.awakeables)
+        move.unawaited = unawaited_places(self._open.values())
+        decision = self._decide(label, move, changes.effects)
         self._runs.close()
         return decision
 

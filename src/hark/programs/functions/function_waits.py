@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import assert_never
 
 from msgspec import Struct
@@ -58,6 +58,7 @@ def wait_changes(claim: Claim, operations: Mapping[int, Operation], withdrawn: S
         if place not in armed:
             arms += operation.waits_to_arm()
             if isinstance(operation, AwakeableAnswer) and operation.new is not None:
+                operation.new.awaited = operation.awaited
                 awakeables.append(operation.new)
     disarm = [wait for wait in claim.waits if wait.place not in wanted]
     effects: list[Effect] = []
@@ -65,6 +66,11 @@ def wait_changes(claim: Claim, operations: Mapping[int, Operation], withdrawn: S
         if wait.fired_at is None and entry_of(wait.place) in withdrawn:
             effects += _withdrawn(claim, wait)
     return WaitChanges(tuple(arms), tuple(disarm), tuple(awakeables), effects)
+
+
+def unawaited_places(operations: Iterable[Operation]) -> tuple[str, ...]:
+    """The places of the awakeables that the code has created and not awaited yet."""
+    return tuple([one.place for one in operations if isinstance(one, AwakeableAnswer) and not one.awaited])
 
 
 def _withdrawn(claim: Claim, wait: WaitRow) -> list[Effect]:

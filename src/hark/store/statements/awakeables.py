@@ -109,23 +109,36 @@ claim_awakeables = Sql(
     """
 )
 
-# Invariant 11: an instance that has ended has no pending awakeables. Those of a task end with the task: it may outlive
-# an activation of its job that fails.
-cancel_awakeables = Sql(
-    """
+
+class AskedRow(Row, frozen=True, order=True):
+    """An awakeable, and the instance and the task that asked."""
+
+    id: str
+    instance_id: str
+    task_id: str | None
+
+
+_CANCEL = """
     UPDATE awakeables SET status = 'CANCELLED', resolved_at = :now::bigint
     WHERE instance_id IN :ids[text] AND status = 'PENDING' AND task_id IS NULL
-    """,
-    joinable=True,
-)
+    """
+
+# Invariant 11: an instance that has ended has no pending awakeables. Those of a task end with the task: it may outlive
+# an activation of its job that fails. Returned for their events (A9).
+cancel_awakeables = Sql(f"{_CANCEL} RETURNING id, instance_id, task_id", row=AskedRow)
+
+# The same for instances without a wait for an awakeable, which have none: with the next statement, not one of its own.
+cancel_no_awakeables = Sql(_CANCEL, joinable=True)
 
 # X8: a retry asks again what the failure cancelled: its wait is still there, closed. Questions that were withdrawn
-# have no wait and stay cancelled.
+# have no wait and stay cancelled. Returned for their events (A9).
 reopen_awakeables = Sql(
     """
     UPDATE awakeables SET status = 'PENDING', resolved_at = NULL, answered_by = NULL
     WHERE instance_id IN :ids[text] AND status = 'CANCELLED' AND EXISTS (
         SELECT 1 FROM waits w WHERE w.instance_id = awakeables.instance_id AND w.kind = 'awakeable'
             AND w.name = awakeables.id AND w.closed_at IS NOT NULL)
-    """
+    RETURNING id, instance_id, task_id
+    """,
+    row=AskedRow,
 )

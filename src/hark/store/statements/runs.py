@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hark.model.values import SettledStatus
 from hark.store.sql import Row, Sql
+from hark.store.statements.awakeables import AskedRow
 
 # J6, invariant 3: the oldest open waits for each signal of a run, at most `size`. Locks their tasks as far as they are
 # free; never waits: `status` is NULL for a task that another transaction holds. Under lock of the run, so no wait is
@@ -198,19 +199,26 @@ settled_answers = Sql(
 # A3: a task that runs again asks its questions anew: those that its end has cancelled give up their places.
 forget_cancelled = Sql("UPDATE awakeables SET place = id WHERE task_id IN :ids[text] AND status = 'CANCELLED'")
 
-# A4, invariant 11: a task that has ended has no pending awakeables.
+# A4, invariant 11: a task that has ended has no pending awakeables. Returned for their events (A9).
 cancel_task_awakeables = Sql(
     """
     UPDATE awakeables SET status = 'CANCELLED', resolved_at = :now::bigint
     WHERE task_id IN :ids[text] AND status = 'PENDING'
-    """
+    RETURNING id, instance_id, task_id
+    """,
+    row=AskedRow,
 )
 
-# A4: a task begins another attempt or iteration, without the questions of this one.
-cancel_asked = Sql(
-    """
+_CANCEL_ASKED = """
     UPDATE awakeables AS a SET status = 'CANCELLED', resolved_at = :now::bigint
     FROM {rows: task_id text, prefix text}
     WHERE a.task_id = r.task_id AND a.status = 'PENDING' AND substr(a.place, 1, length(r.prefix)) = r.prefix
     """
+
+# A4: a task begins another attempt or iteration, without the questions of this one. Returned for their events (A9).
+cancel_asked = Sql(
+    f"{_CANCEL_ASKED} RETURNING a.id, a.instance_id, a.task_id",
+    # SQLite's RETURNING does not accept the alias.
+    sqlite=f"{_CANCEL_ASKED} RETURNING id, instance_id, task_id",
+    row=AskedRow,
 )
