@@ -181,7 +181,8 @@ def recover(server: PostgresServer, copy: Path) -> None:
 
 async def test_fault_86_processes_that_find_a_new_cluster_together_begin_one_era(new_server: PostgresServer) -> None:
     store = store_on(new_server)
-    await query(store, "UPDATE eras SET cluster = 'elsewhere/00000001'")
+    # As docs/operations.md says for a copy of the disk, which cannot be told from the server.
+    await query(store, "UPDATE hark.eras SET cluster = 'restored/snapshot'")
     [(number,)] = await query(store, "SELECT max(number) FROM eras")
     apps = [app_on(new_server) for _ in range(3)]
     async with apps[0] as one, apps[1] as two, apps[2] as three:
@@ -215,6 +216,29 @@ async def test_fault_86_a_role_without_rights_on_the_sequence_and_the_identifier
     assert "SELECT setval(" in caplog.text
     async with app_on(new_server):  # a role that may read the identifier: the same cluster
         pass
+    for function in (
+        "pg_current_wal_lsn",
+        "pg_control_checkpoint",
+    ):  # the timeline is known by the other way, and by none
+        await query(store, f"REVOKE EXECUTE ON FUNCTION {function}() FROM public")
+        async with plain:
+            await plain.start(Reader, id=f"without-{function}")
+    assert await query(store, "SELECT max(number) FROM eras") == [(number + 1,)]
+
+
+async def test_fault_86_a_store_whose_events_are_ahead_of_its_cluster_was_restored_whatever_the_cluster_says(
+    new_server: PostgresServer,
+) -> None:
+    """Where neither the identifier nor the timeline can be read, as the role of the test before."""
+    store = store_on(new_server)
+    [(number,)] = await query(store, "SELECT max(number) FROM eras")
+    await query(store, "UPDATE events SET tx = tx + 1000000 WHERE instance_id = 'plain'")
+    await query(store, f"UPDATE events SET tx = {(number - 1) * ERA} + 1000000000 WHERE instance_id = 'plain-2'")
+    plain = Hark(new_server.url.replace("hark@", "plain@"))
+    plain.register(Reader)
+    async with plain:
+        await plain.start(Reader, id="behind")
+        assert (await plain.events("behind"))[0].cursor[0] > number * ERA
     assert await query(store, "SELECT max(number) FROM eras") == [(number + 1,)]
 
 
@@ -222,8 +246,8 @@ async def test_x10_a_standby_is_refused_as_a_server_to_write_on(old_server: Post
     db = await asyncpg.connect(old_server.url, server_settings={"search_path": "hark"})
 
     class Standby:
-        async def fetchrow(self, text: str) -> Any:
-            return await db.fetchrow(text.replace("pg_is_in_recovery()", "true"))
+        async def fetchval(self, text: str) -> Any:
+            return await db.fetchval(text.replace("pg_is_in_recovery()", "true"))
 
     with pytest.raises(Full, match="standby"):
         await postgres_eras.base_on(Standby())  # type: ignore[arg-type]

@@ -261,6 +261,31 @@ async def test_x5_fault_85_doctor_finds_a_process_that_uses_a_removed_file(sqlit
         assert (await now.server()).problem is None
 
 
+async def test_v7_fault_86_cursors_go_on_after_a_restore_whose_numbers_were_raised(sqlite_store: Store) -> None:
+    """As docs/operations.md says."""
+    file = file_of(sqlite_store)
+    async with Hark(sqlite_store.url) as app:
+        app.register(Patient)
+        await app.start(Patient, id="kept")
+    backup = file.with_name("backup.db")
+    shutil.copy(file, backup)
+    async with Hark(sqlite_store.url) as app:
+        app.register(Patient)
+        for n in range(5):
+            await app.start(Patient, id=f"lost-{n}")
+        lost = (await app.events_after((0, 0)))[-1]
+    os.replace(backup, file)
+    db = apsw.Connection(str(file))
+    db.execute("UPDATE sqlite_sequence SET seq = seq + 1000000000 WHERE name = 'events'")
+    db.close()
+    async with Hark(sqlite_store.url) as app:
+        app.register(Patient)
+        await app.start(Patient, id="later")
+        assert [event.instance_id for event in await app.events_after(lost.cursor)] == ["later"]
+        await app.signal("kept", "tick")
+        assert [event.type for event in await app.events("kept", after=lost.cursor)] == ["signal"]
+
+
 # -- at rest ------------------------------------------------------------------------------------------
 
 

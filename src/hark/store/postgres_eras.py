@@ -15,6 +15,7 @@ back to it. So it depends on the server and the tables alone, never on what a pr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import asyncpg
@@ -27,18 +28,20 @@ _log = get_logger()
 # room for 8,000 eras before JavaScript cannot read it, the number of a transaction for 500.
 _BITS: Final = 44
 _SEQ_BITS: Final = 40
-# Not the timeline of the last checkpoint (pg_control_checkpoint): a promoted server writes it a moment later.
+# Each of these may be refused to a role, and a managed server may not have it. The first timeline is the right one at
+# once; a promoted server writes that of the last checkpoint a moment later.
+_IDENTIFIER: Final = ("SELECT system_identifier::text FROM pg_control_system()",)
+_TIMELINE: Final = (
+    "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)",
+    "SELECT lpad(upper(to_hex(timeline_id)), 8, '0') FROM pg_control_checkpoint()",
+)
 _FIND: Final = """
-    SELECT pg_is_in_recovery() AS stands_by,
-        CASE WHEN NOT pg_is_in_recovery()
-            THEN {id} || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END AS cluster,
-        pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next, e.tx, e.seq, era.number, era.cluster AS known
+    SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next, e.tx, e.seq, era.number, era.cluster
     FROM (SELECT) one
     LEFT JOIN (SELECT tx, seq FROM events ORDER BY tx DESC, seq DESC LIMIT 1) e ON true
     LEFT JOIN (SELECT number, cluster FROM eras ORDER BY number DESC LIMIT 1) era ON true
 """
-_WITH_ID: Final = _FIND.format(id="(SELECT system_identifier FROM pg_control_system())")
-_WITHOUT_ID: Final = _FIND.format(id="''")  # for a role that may not read it
+_UNSUPPORTED: Final = (asyncpg.FeatureNotSupportedError, asyncpg.UndefinedFunctionError)
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('hark:eras:' || current_schema()))"
 _ADD: Final = """
     INSERT INTO eras (number, cluster, began_at)
@@ -64,44 +67,49 @@ async def base_on(db: asyncpg.Connection) -> int:
         Full: The server is a standby.
         asyncpg.PostgresError: As every statement.
     """
-    find = _WITH_ID
-    try:
-        found = await db.fetchrow(find)
-    except asyncpg.InsufficientPrivilegeError:
-        find = _WITHOUT_ID
-        found = await db.fetchrow(find)
-    assert found is not None
-    if found["stands_by"]:
+    if await db.fetchval("SELECT pg_is_in_recovery()"):
         raise Full("this server is a standby, which cannot write")
-    if _goes_on(found):
+    cluster = f"{await _first_answer(db, _IDENTIFIER)}/{await _first_answer(db, _TIMELINE)}"
+    found = await db.fetchrow(_FIND)
+    assert found is not None
+    if _goes_on(found, cluster):
         return base_of(found["number"])
     async with db.transaction():
         await db.execute(_LOCK)
-        found = await db.fetchrow(find)  # another process may have begun it
+        found = await db.fetchrow(_FIND)  # another process may have begun it
         assert found is not None
-        return base_of(found["number"] if _goes_on(found) else await _begin(db, found))
+        return base_of(found["number"] if _goes_on(found, cluster) else await _begin(db, found, cluster))
 
 
-def _goes_on(found: asyncpg.Record) -> bool:
+async def _first_answer(db: asyncpg.Connection, questions: Sequence[str]) -> str:
+    """The answer to the first question that the server answers; empty if it answers none."""
+    for question in questions:
+        try:
+            return str(await db.fetchval(question))
+        except (asyncpg.InsufficientPrivilegeError, asyncpg.ObjectNotInPrerequisiteStateError, *_UNSUPPORTED):
+            continue
+    return ""
+
+
+def _goes_on(found: asyncpg.Record, cluster: str) -> bool:
     """Return True if the newest era is one of this server. A transaction that has committed has a lower number than the
     next one, unless it was restored from elsewhere."""
-    number, known, cluster = found["number"], found["known"], found["cluster"]
-    if number is None or not _is_same(known, cluster):
+    if found["number"] is None or not _is_same(found["cluster"], cluster):
         return False
-    return found["tx"] is None or bool(found["tx"] < base_of(number) + found["next"])
+    return found["tx"] is None or bool(found["tx"] < base_of(found["number"]) + found["next"])
 
 
 def _is_same(known: str, cluster: str) -> bool:
-    """Compare two clusters. Roles that may not read the identifier know only the timeline."""
-    (known_id, _, known_line), (id, _, line) = known.partition("/"), cluster.partition("/")
-    return known_line == line and (known_id == id or not known_id or not id)
+    """Compare two clusters; what one of them does not know counts as the same."""
+    (id, _, line), (id_here, _, line_here) = known.partition("/"), cluster.partition("/")
+    return (not id or not id_here or id == id_here) and (not line or not line_here or line == line_here)
 
 
-async def _begin(db: asyncpg.Connection, found: asyncpg.Record) -> int:
+async def _begin(db: asyncpg.Connection, found: asyncpg.Record, cluster: str) -> int:
     """Begin the next era. Returns its number."""
     newest = max(found["number"] or 0, 0 if found["tx"] is None else (found["tx"] >> _BITS) + 1)
     number = int(newest) + 1
-    await db.execute(_ADD, number, found["cluster"])
+    await db.execute(_ADD, number, cluster)
     if newest:
         _log.warning(
             "The store is in another cluster than before, or was restored to an earlier moment: the cursors of events "
