@@ -245,7 +245,7 @@ def test_float_seconds_become_the_nearest_microsecond(seconds: float) -> None:
 @pytest.mark.parametrize("nothing", [0, 0.0, -0.0, timedelta()])
 def test_zero_is_accepted_only_where_it_is_allowed(nothing: float | timedelta) -> None:
     assert micros(nothing, "delay", zero=True) == 0
-    with pytest.raises(InvalidInput, match="The timeout is zero; give a duration above zero"):
+    with pytest.raises(InvalidInput, match="The timeout is zero; give a duration above zero, in seconds"):
         micros(nothing, "timeout", zero=False)
 
 

@@ -208,7 +208,7 @@ async def test_j1_a_job_that_another_job_started_has_its_own_time(store: Store) 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("0", "The timeout_sec is zero; give a duration above zero."),
+        ("0", "The timeout_sec is zero; give a duration above zero, in seconds."),
         ("soon", "timeout_sec must be a number of seconds, not the text 'soon'."),
         ("-1", "timeout_sec"),
     ],

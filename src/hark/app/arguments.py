@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from hark.engine.peers.retention import Retention
 from hark.model.errors import InvalidInput
-from hark.model.names import check_name, micros, moment
+from hark.model.names import SECOND, check_name, micros, moment
 from hark.model.outcomes import Duration
 from hark.model.values import Kind, Rate, Status
 from hark.views.listing import Filters
@@ -139,12 +139,7 @@ def _check_event_retention(duration: Duration | None) -> float | None:
     that it committed: if retention had removed them, the turn would run twice."""
     if duration is None:
         return None
-    found = seconds(duration, "event_retention")
-    if found < MIN_EVENT_RETENTION:
-        raise InvalidInput(
-            f"event_retention={duration!r} is too short: give at least {MIN_EVENT_RETENTION} seconds (a day), or None."
-        )
-    return found
+    return micros(duration, "event_retention", zero=False, least=MIN_EVENT_RETENTION * SECOND) / SECOND
 
 
 def check_rates(given: Any) -> dict[str, Rate]:

@@ -117,10 +117,7 @@ def check_timing(cron: Any, every: Any, timezone: Any) -> Timing:
     if (cron is None) == (every is None):
         raise InvalidInput("Give a schedule either cron= (such as '0 9 * * MON') or every= (seconds).")
     if cron is None:
-        span = micros(every, "interval", zero=False)
-        if span < _MIN_INTERVAL:
-            raise InvalidInput(f"every={every!r} is too short: give at least {_MIN_INTERVAL / 1e6} seconds.")
-        return Timing(every=span, timezone=timezone)
+        return Timing(every=micros(every, "interval", zero=False, least=_MIN_INTERVAL), timezone=timezone)
     if not isinstance(cron, str) or len(cron) > _MAX_TEXT:
         raise InvalidInput(f"cron={repr(cron)[:60]}: give a text of five fields, or six with seconds first.")
     for _ in _matches(cron, datetime(2024, 1, 1)):  # a leap year, so that 29 February is found soon

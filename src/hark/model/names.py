@@ -79,8 +79,12 @@ def version_problem(version: object) -> str | None:
     return f"version={_shown(version)}: give a whole number from 0 to {_MAX_VERSION}"
 
 
-def micros(duration: float | timedelta, what: str, *, zero: bool) -> int:
-    """Seconds or a timedelta as whole microseconds; a positive duration never becomes zero."""
+def micros(duration: float | timedelta, what: str, *, zero: bool, least: int = 0) -> int:
+    """Seconds or a timedelta as whole microseconds; a positive duration never becomes zero.
+
+    Raises InvalidInput. All its errors about one kind of duration name the same values: zero or more, with `zero`; at
+    least `least` µs; or else above zero.
+    """
     if isinstance(duration, timedelta):
         span = duration // _MICROSECOND
     elif isinstance(duration, bool) or not isinstance(duration, int | float):
@@ -94,13 +98,21 @@ def micros(duration: float | timedelta, what: str, *, zero: bool) -> int:
         span = (2 * above * SECOND + below) // (2 * below)  # to the nearest, without a float product
     if span <= 0 and duration:  # a non-zero duration that is negative, or that rounded to zero
         if isinstance(duration, timedelta) or duration < 0:
-            raise InvalidInput(f"The {what} is negative ({_shown(duration)}); give zero or more seconds")
-        return 1
+            raise InvalidInput(f"The {what} is negative ({_shown(duration)}); give {_allowed(zero, least)}")
+        span = 1
     if span == 0 and not zero:
-        raise InvalidInput(f"The {what} is zero; give a duration above zero")
+        raise InvalidInput(f"The {what} is zero; give {_allowed(zero, least)}")
+    if span < least:
+        raise InvalidInput(f"The {what} is too short ({_shown(duration)}); give {_allowed(zero, least)}")
     if span > CENTURY:
         raise InvalidInput(f"The {what} is over 100 years ({_shown(duration)}); give a shorter one, in seconds")
     return span
+
+
+def _allowed(zero: bool, least: int) -> str:
+    if least:
+        return f"at least {least / SECOND:g} seconds"
+    return "zero or more seconds" if zero else "a duration above zero, in seconds"
 
 
 def moment(at: datetime, what: str) -> int:

@@ -20,6 +20,7 @@ from hark.doors.cli.engine import (
 )
 from hark.doors.cli.options import After, File, Job, Limit, Options, Payload, Text, parse_json, parse_payload
 from hark.doors.cli.output import colored, print_fields, print_json, print_next_page, print_result, printable, when
+from hark.doors.cli.results import check_timeout
 from hark.doors.cli.run_directory import next_place
 from hark.doors.errors import StillSuspended
 from hark.model.errors import AwakeableRejected, AwakeableTimedOut, InstanceCancelled, InvalidAnswer, InvalidInput
@@ -249,8 +250,7 @@ def await_(
 
     hark awakeable await prom_1abc123 --wait --timeout 60
     """
-    if timeout is not None and not 0 < timeout < 1e9:
-        raise InvalidInput(f"--timeout {timeout}: give a number of seconds above zero.")
+    check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
     with open_engine(options, "read") as hark:
         found = hark.awakeable(id).result()

@@ -10,7 +10,8 @@ from hark.doors.cli.engine import Engine, find_target, open_engine
 from hark.doors.cli.options import Options, Target
 from hark.doors.cli.output import print_result
 from hark.doors.errors import StillSuspended
-from hark.model.errors import InvalidInput, end_without_result
+from hark.model.errors import end_without_result
+from hark.model.names import micros
 
 if TYPE_CHECKING:
     from hark.model.values import Instance
@@ -37,8 +38,9 @@ def result(options: Options, target: Target, timeout: Timeout = None) -> None:
 
 
 def check_timeout(timeout: float | None) -> None:
-    if timeout is not None and not 0 <= timeout < 1e9:
-        raise InvalidInput(f"--timeout {timeout}: give a number of seconds from 0.")
+    """Check the option --timeout of a command that waits. With 0 it looks once."""
+    if timeout is not None:
+        micros(timeout, "--timeout", zero=True)
 
 
 def print_end(options: Options, hark: Engine, target: str, timeout: float | None) -> None:
