@@ -59,6 +59,20 @@ async def test_j4_over_http_the_error_has_answers_to_copy(store: Store, body: by
         assert (await app.awakeable(id)).status == "RESOLVED"
 
 
+async def test_j4_plain_text_over_http_is_told_the_same(store: Store) -> None:
+    async with gated(store) as (app, client, id):
+        for url in (f"/awakeables/{id}/resolve", (await app.awakeable(id)).url):
+            refused = await client.post(url, content=b"approved", headers={"content-type": "application/json"})
+            body = refused.json()
+            assert (refused.status_code, body["type"], body["line"], body["column"]) == (400, "MalformedJson", 1, 1)
+            assert body["error"].endswith(
+                'correct it and send it again. An answer looks like {"action":"approve"} or '
+                '{"action":"reject","reason":"why not"}.'
+            )
+        missing = await client.post("/awakeables/prom_1nope/resolve", content=b"approved")
+        assert (missing.status_code, "looks like" in missing.json()["error"]) == (400, False)
+
+
 async def test_j4_the_answer_page_has_two_buttons_and_tells_a_program_the_same(store: Store) -> None:
     async with gated(store) as (app, client, id):
         url = (await app.awakeable(id)).url

@@ -29,15 +29,12 @@ from hark.model.answers import dump_answer
 from hark.model.decisions import Settle
 from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, NotAssigned, NotFound
 from hark.model.names import from_micros, instance_of
-from hark.model.schema import example_answers
+from hark.model.schema import example_answers, like_an_answer
 from hark.store import statements as sql
 from hark.store.protocol import Conflicted
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
-
-
-_MAX_SHOWN_EXAMPLES = 1000  # characters in an error
 
 
 class _Settled(msgspec.Struct, gc=False):
@@ -230,8 +227,7 @@ def validate(request: SettleAwakeable) -> None:
 
 def _invalid(settle: Settle, problems: list[str], schema: str) -> InvalidAnswer:
     examples = example_answers(json.load(schema))
-    shown = " or ".join(json.dump(one) for one in examples)
-    like = f" An answer looks like {shown}." if len(shown) <= _MAX_SHOWN_EXAMPLES else ""
+    like = like_an_answer(examples)
     return InvalidAnswer(
         f"The answer to awakeable {settle.awakeable} does not match its schema: {'; '.join(problems)}. "
         f"Nothing was changed; correct the answer and send it again.{like}",

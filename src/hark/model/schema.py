@@ -22,6 +22,7 @@ SIZE = 1 << 16  # bytes of a schema, which is read with every answer
 _MAX_EXAMPLE_DEPTH = 8  # a schema may refer to itself
 _MAX_EXAMPLE_PARTS = 200  # of the schema; what comes after is null
 _MAX_EXAMPLES = 3
+_MAX_SHOWN_EXAMPLES = 1000  # characters in an error
 _PYDANTIC_DECIMAL = "^(?!^[-+.]*$)"
 _DECIMAL = r"^[+-]?(\d+\.?\d*|\.\d+)$"
 
@@ -151,6 +152,12 @@ def example_answers(schema: Any) -> list[Any]:
     if isinstance(own, list) and own:
         return own[:_MAX_EXAMPLES]
     return [_example(schema, schema, 0, iter(range(_MAX_EXAMPLE_PARTS)))]
+
+
+def like_an_answer(examples: list[Any]) -> str:
+    """The sentence of an error that shows these examples; empty if they are large."""
+    shown = " or ".join(map(json.dump, examples))
+    return f" An answer looks like {shown}." if len(shown) <= _MAX_SHOWN_EXAMPLES else ""
 
 
 def _example(node: Any, root: Any, depth: int, parts: Iterator[int]) -> Any:

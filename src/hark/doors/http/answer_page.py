@@ -38,7 +38,7 @@ from hark.doors.http.responses import (
     with_security_headers,
 )
 from hark.doors.http.routes import HttpRequest, Route
-from hark.doors.http.write_routes import RejectBody, Rejected, Resolved
+from hark.doors.http.write_routes import RejectBody, Rejected, Resolved, answer_body
 from hark.model.errors import AlreadySettled, HarkError, InvalidAnswer, InvalidInput, NotAssigned, NotFound
 from hark.model.names import is_name
 from hark.model.values import Awakeable
@@ -152,7 +152,7 @@ async def answer(request: HttpRequest, question: Awakeable, token: str) -> Respo
         case b"application/x-www-form-urlencoded":
             return await _answer_form(request, question, token)
         case b"application/json":
-            payload = await request.json_body()
+            payload = await answer_body(request, question.id)
             await request.app.resolve(question.id, payload, by=_answerer_in_query(request, question), via="link")
             return json_response(Resolved(question.id, payload))
         case _:

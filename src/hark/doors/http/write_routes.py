@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Literal, assert_never
 
@@ -12,7 +13,8 @@ from hark.doors.http.parsing import Id, Name
 from hark.doors.http.read_routes import view_awakeable
 from hark.doors.http.responses import Response, json_response
 from hark.doors.http.routes import HttpRequest, answer_with
-from hark.model.errors import InvalidInput
+from hark.model.errors import HarkError, InvalidInput, MalformedJson
+from hark.model.schema import example_answers, like_an_answer
 from hark.model.values import Instance
 
 # The limits are for /openapi.json only, as those of a name are.
@@ -251,9 +253,22 @@ async def message(request: HttpRequest) -> Response:
 
 async def resolve(request: HttpRequest) -> Response:
     [id] = request.args
-    payload = await request.json_body()
+    payload = await answer_body(request, id)
     await request.app.resolve(id, payload, by=request.caller.name, via="http")
     return json_response(Resolved(id, payload))
+
+
+async def answer_body(request: HttpRequest, id: str) -> Any:
+    """Parse the body as the answer of an awakeable. If it is not JSON, such as the plain text `approved`, the error
+    shows what a right answer looks like."""
+    try:
+        return await request.json_body()
+    except MalformedJson as error:
+        like = ""
+        with suppress(HarkError):
+            schema = (await request.app.awakeable(id)).schema
+            like = "" if schema is None else f".{like_an_answer(example_answers(schema))}"
+        raise MalformedJson(f"{error}{like}", line=error.line, column=error.column) from None
 
 
 async def reject(request: HttpRequest) -> Response:
