@@ -1,4 +1,4 @@
-"""The sixth deploy: no order needs the patch any more, and its call is removed."""
+"""The sixth deploy: no order needs the patch any more; version 3 has the check for fraud."""
 
 import os
 from dataclasses import dataclass
@@ -60,8 +60,8 @@ async def order_1(ctx, order_id: str, item: str, quantity: int, amount: int):
     return {"order_id": order_id, "tracking": parcel}
 
 
-@workflow(version=2)
-async def order(ctx, order_id: str, item: str, quantity: int, amount: int):
+@workflow(name="order", version=2)
+async def order_2(ctx, order_id: str, item: str, quantity: int, amount: int):
     ctx.progress("reserving")
     await ctx.run(shop.reserve, order_id, item, quantity, undo=shop.release)
     await ctx.run(note, order_id, "address checked", name="check the address")
@@ -77,4 +77,22 @@ async def order(ctx, order_id: str, item: str, quantity: int, amount: int):
     return {"order_id": order_id, "tracking": parcel}
 
 
-app.register(order_1, order)
+@workflow(version=3)
+async def order(ctx, order_id: str, item: str, quantity: int, amount: int):
+    await ctx.run(note, order_id, "fraud checked", name="check for fraud")
+    ctx.progress("reserving")
+    await ctx.run(shop.reserve, order_id, item, quantity, undo=shop.release)
+    await ctx.run(note, order_id, "address checked", name="check the address")
+    if amount >= LARGE:
+        await approve(ctx, order_id, amount)
+    ctx.progress("packing")
+    await ctx.wait_for_signal("packed", timeout=5 * 86400)
+    ctx.progress("charging")
+    await ctx.run(shop.charge, order_id, amount, retries=CHARGING, undo=shop.refund)
+    ctx.progress("shipping")
+    parcel = await ctx.run(shop.ship, order_id)
+    await ctx.run(note, order_id, "thanked", name="thank")
+    return {"order_id": order_id, "tracking": parcel}
+
+
+app.register(order_1, order_2, order)
