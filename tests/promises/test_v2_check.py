@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +334,42 @@ async def test_v2_a_damaged_export_or_one_of_another_version_is_refused(damage: 
             await app.check(3)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="cannot be written"):
             await DoorAccess(app).export_live(tmp_path / "absent" / "live")
+
+
+async def test_v2_an_export_that_was_changed_anywhere_is_checked_or_refused(tmp_path: Path) -> None:
+    path, dice = tmp_path / "live", random.Random(1)
+    async with Harness(function(guarded), machine(OldCart)) as app:
+        await app.start("order", {"item": "book"})
+        await app.start("cart", {"item": "book"})
+        await app.drain()
+        await app.start("order", {"item": "book"})
+        await DoorAccess(app).export_live(path)
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        refused: list[str] = []
+        for _ in range(400):
+            changed = list(lines)
+            place = dice.randrange(len(lines))
+            changed[place] = _changed(lines[place], dice)
+            path.write_text("".join(json.dumps(line) + "\n" for line in changed))
+            try:
+                await app.check(export=path)
+            except InvalidInput as error:
+                refused.append(str(error))
+    assert 50 < len(refused) < 350
+    assert all(str(path) in text for text in refused)
+
+
+def _changed(value: Any, dice: random.Random) -> Any:
+    """The same JSON with another value at a random place, or without what is there."""
+    if not isinstance(value, dict | list) or not value:
+        return dice.choice([None, 5, -1, "x", "", [], {}, 1.5, True, "{", 2**70])
+    if isinstance(value, list):
+        place = dice.randrange(len(value))
+        kept = [] if dice.random() < 0.1 else [_changed(value[place], dice)]
+        return [*value[:place], *kept, *value[place + 1 :]]
+    name = dice.choice(sorted(value))
+    rest = {key: item for key, item in value.items() if key != name}
+    return rest if dice.random() < 0.1 else {**rest, name: _changed(value[name], dice)}
 
 
 async def test_v2_a_test_fails_with_the_problems_of_an_export(tmp_path: Path) -> None:

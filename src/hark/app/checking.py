@@ -96,7 +96,10 @@ class CheckVerbs(Core):
                 check.add_source(*source)
             for done, claim in enumerate(exported.claims(), 1):
                 if names is None or claim.definition in names:
-                    check.add([claim])
+                    try:
+                        check.add([claim])
+                    except Exception as error:  # of a row that no store has
+                        raise exported.damaged(error) from error
                 progress(done, exported.total)
         return check.report()
 

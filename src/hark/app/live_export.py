@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import msgspec
 
@@ -25,6 +25,10 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 Source = tuple[str, int, str]
+T = TypeVar("T")
+_FLAGS: Final = {
+    field.name for row in (Claim, JournalRow, WaitRow) for field in msgspec.structs.fields(row) if field.type is bool
+}
 
 
 class LiveWriter:
@@ -92,8 +96,15 @@ class LiveExport:
         self.sources: list[Source] = []
         self._first = self._parse(file.readline())
         while "source" in self._first:
-            self.sources.append((self._first["name"], self._first["version"], self._first["source"]))
+            self.sources.append(self._source(self._first))
             self._first = self._parse(file.readline())
+
+    def _source(self, line: Any) -> Source:
+        try:
+            source: Source = msgspec.convert((line["name"], line["version"], line["source"]), Source)
+        except (KeyError, msgspec.ValidationError) as error:
+            raise self.damaged(error) from error
+        return source
 
     def claims(self) -> Iterator[Claim]:
         line = self._first
@@ -103,12 +114,16 @@ class LiveExport:
 
     def _claim(self, line: Any) -> Claim:
         try:
-            claim = Claim(**dict(zip(CLAIM_COLUMNS, line["instance"], strict=True)))
-            claim.journal = [JournalRow(*row) for row in line["journal"]]
-            claim.waits = [WaitRow(*row) for row in line["waits"]]
-        except (TypeError, ValueError, KeyError) as error:
-            raise InvalidInput(f"{self._path} is damaged: {reason(error)}. Export it again.") from error
+            claim = _typed(Claim, CLAIM_COLUMNS, line["instance"])
+            claim.journal = [_typed(JournalRow, JournalRow.__struct_fields__, row) for row in line["journal"]]
+            claim.waits = [_typed(WaitRow, WaitRow.__struct_fields__, row) for row in line["waits"]]
+        except (TypeError, ValueError, KeyError, msgspec.ValidationError) as error:
+            raise self.damaged(error) from error
         return claim
+
+    def damaged(self, error: BaseException) -> InvalidInput:
+        """The error of an export with something that no export has."""
+        return InvalidInput(f"{self._path} is damaged: {reason(error)}. Export it again.")
 
     def _parse(self, line: bytes) -> Any:
         try:
@@ -118,6 +133,15 @@ class LiveExport:
                 f"{self._path} is not an export of `hark export --live`, or it is damaged: {error}."
             ) from error
         return value if isinstance(value, dict) else {}
+
+
+def _typed(made: type[T], names: Sequence[str], values: Sequence[Any]) -> T:
+    """The object of these values, which were written in the order of the names. A store may have 0 and 1 for bool."""
+    fields = {
+        name: bool(value) if name in _FLAGS and value in (0, 1) else value
+        for name, value in zip(names, values, strict=True)
+    }
+    return msgspec.convert(fields, made)
 
 
 def _count(path: Path, file: IO[bytes]) -> int:

@@ -51,6 +51,8 @@ def check(
         print_json(report)
     else:
         print("\n".join(printable(line) for line in str(report).splitlines()))
+    if names and not report.continues and not report.problems:
+        print(f"hark: there is no unfinished instance of {printable(' or '.join(names))}.", file=sys.stderr)
     if report.problems:
         raise typer.Exit(1)
 
