@@ -251,11 +251,12 @@ async def test_an_ended_task_runs_again_in_its_row_and_its_next_end_counts(stage
         ending = done(executing["j.0"]) if how == "done" else failed(executing["j.0"])
     job = await stage.job(ending)
     assert ends(job) == [("j.0", how)]
-    again = RetryChild("j.0", state='{"attempt":2}', lane="task:ship", queue="gpu")
+    again = RetryChild("j.0", state='{"attempt":2}', lane="task:ship", queue="gpu", version=2)
     await stage.run(park(job, effects=[again]))
     assert await stage.row("j.0", "status, result, error, finished_at, queue") == ("runnable", None, None, None, "gpu")
     [claim] = (await stage.turns.run(capacity=Capacity("by-hand", {"gpu": 1}, {"task:ship": Traits()}))).claims
     assert (claim.id, claim.state, claim.attempt, claim.step) == ("j.0", '{"attempt":2}', 0, "charge")
+    assert claim.version == 2
     assert ends(await stage.job(done(claim))) == [("j.0", "done")]
 
 

@@ -47,7 +47,11 @@ def migrate(
     ] = None,
     map: Annotated[
         list[str] | None,
-        typer.Option("--map", metavar="OLD=NEW", help="A step of a machine, or an element of a process; repeatable"),
+        typer.Option(
+            "--map",
+            metavar="OLD=NEW",
+            help="A step of a machine, or an element of a process; repeatable; OLD= for an event to wait for anew",
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before many instances are moved")] = False,
@@ -135,8 +139,8 @@ def _kind(hark: Engine, wanted: Any) -> str | None:
 def _names(given: list[str]) -> dict[str, str]:
     names = {}
     for text in given:
-        old, _, new = text.partition("=")
-        if not (old and new):
+        old, found, new = text.partition("=")
+        if not (old and found):
             raise InvalidInput(f"--map {text!r}: write OLD=NEW.")
         names[old] = new
     return names

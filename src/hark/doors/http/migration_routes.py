@@ -32,7 +32,8 @@ class MigrateBody(msgspec.Struct, forbid_unknown_fields=True):
         created_before: Only those started earlier.
         state: Of machines: the function from the old state to the new one, as `module:name`, which a worker imports.
         steps: Of machines: the new name of each step that is not called the same.
-        elements: Of processes: the new id of each element that has another one.
+        elements: Of processes: the new id of each element that has another one; an empty text for an event that is
+            waited for anew.
         preview: Whether to say only what would happen.
     """
 
