@@ -18,8 +18,9 @@ ITEMS = ["x", "y", "z"]
 
 
 def _shipped() -> Dag:
-    dag = Dag("shipped")
-    dag.task("plan", "plan", gate="user_approval", undo="unplan")
+    dag = Dag("shipped", timeout_sec=3600)
+    gate = {"user_approval": {"title": "Ship {{ output }}?", "timeout": 3600}}
+    dag.task("plan", "plan", gate=gate, undo="unplan")
     dag.loop("refine", "refine", max_iterations=9, after=["plan"])
     dag.task("pack", run="echo packed >> {{ inputs.folder }}/packed; echo '{\"packed\": true}'", after=["plan"])
     dag.map("items", "item", ITEMS, concurrency=2, after=["refine", "pack"])

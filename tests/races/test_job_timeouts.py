@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hark import Dag
-from hark.kernel.requests import Capacity, Commit, Deploy, StartInstances
+from hark.kernel.requests import Capacity, Commit, Deploy, RetryInstance, StartInstances
 from hark.model.activation import TASK_TRAITS, Claim
 from hark.model.decisions import NewInstance
 from hark.model.lanes import ENGINE_QUEUE, JOB
@@ -97,6 +97,9 @@ async def test_j1_the_last_task_that_ends_as_the_job_cancels_it_leaves_the_job_t
     fates.add(end.fenced)
     cancelled = f"{OVER}; Task 'work' was cancelled: the job has timed out"
     assert await jobs.ended() == ("failed", cancelled if end.fenced else OVER)
+    if not end.fenced:  # nothing is left to do
+        await stage.one.run(RetryInstance(target="j"))
+        assert await jobs.ended() == ("done", {"work": None})
 
 
 @race(deep=True)
