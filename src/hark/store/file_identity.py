@@ -1,9 +1,9 @@
 """Notice that the files of a SQLite database were removed or replaced while they are open (X5).
 
-A process goes on writing to a file that has no name any more: what it acknowledges is lost when it ends. So a path must
-still lead to the files that were opened. The log of SQLite (-wal) is one of them, because every commit goes there. A file
-that is copied into ours stays the same and is not noticed. Nothing here opens a file: closing it again would release the
-locks that SQLite has on it in this process.
+A process goes on writing to a file that has no name any more: what it acknowledges is lost when it ends. So a path
+must still lead to the files that were opened. The log of SQLite (-wal) is one of them, because every commit goes
+there. A file that is copied into ours stays the same and is not noticed. Nothing here opens a file: closing it again
+would release the locks that SQLite has on it in this process.
 
 A process does not go on with the new file by itself. What it holds (claims, parked functions, caches, positions of
 readers) is of the lost past, and a file that is being restored looks like one that is there. Nor does it end, since the

@@ -11,7 +11,9 @@ from typing import Final
 import asyncpg
 
 from hark.model.reasons import reason
-from hark.store.protocol import Conflicted, Full, Lost, Refused, StoreFault, Taken, Unreachable
+from hark.store.protocol import Conflicted, Damaged, Full, Lost, Refused, StoreFault, Taken, Unreachable
+
+_DAMAGED: Final = ("XX001", "XX002")  # data_corrupted, index_corrupted
 
 
 def fault_of(error: BaseException) -> StoreFault:
@@ -22,6 +24,11 @@ def fault_of(error: BaseException) -> StoreFault:
             return Conflicted(text)
         if state[:2] in ("08", "57"):
             return Lost(text)
+        if state in _DAMAGED:
+            return Damaged(
+                f"{text}. If that is only an index, REINDEX repairs it; else restore a backup. Check the disk and the "
+                "memory"
+            )
         if state[:2] in ("53", "58", "25"):
             return Full(text)
         return Taken(text) if state == "23505" else Refused(text)
