@@ -81,8 +81,8 @@ def test_package_every_public_name_is_importable_from_hark(name: str) -> None:
 
 def test_engine_the_options_of_hark_and_their_defaults() -> None:
     pinned = {
-        "url": "sqlite:///hark.db", "schema": "hark", "lease": 30.0, "max_crashes": 5, "linger": 60.0,
-        "max_signal_wait": 3600, "max_payload": 1 << 20, "retention": 7 * 86400,
+        "url": "sqlite:///hark.db", "schema": "hark", "lease": 30.0, "max_crashes": 5,
+        "max_family": 100_000, "linger": 60.0, "max_signal_wait": 3600, "max_payload": 1 << 20, "retention": 7 * 86400,
         "retention_failed": 90 * 86400, "rate_limits": None,
         "concurrency": None, "agents": None, "base_url": None, "secret": None, "nats": None,
     }  # fmt: skip

@@ -91,6 +91,8 @@ class Hark(
         url: The store: "sqlite:///file.db", "sqlite://" (in memory) or "postgresql://…".
         schema: The schema of the tables in PostgreSQL.
         lease: Seconds after which the work of a worker that died is given to others.
+        max_family: How many live descendants an instance may have: children, their children and so on. A child that
+            would start more gets an error; see docs/operations.md.
         max_crashes: How many times in a row a step may take its worker down before the instance is quarantined.
         linger: Seconds that a task handler that waits keeps its slot; then its task parks, and the handler runs again
             when the signal arrives. It parks earlier, at once, when other work waits for the slot.
@@ -146,6 +148,7 @@ class Hark(
         schema: str = "hark",
         lease: float = 30.0,
         max_crashes: int = 5,
+        max_family: int = 100_000,
         linger: float = 60.0,
         max_signal_wait: float = 3600,
         max_payload: int = 1 << 20,
@@ -175,7 +178,14 @@ class Hark(
         limits = Limits(check_rates(rate_limits or {}), concurrency or {})
         whole = check_count(broadcast_limit, "broadcast_limit")
         streams = check_count(max_stream, "max_stream"), check_count(max_run_stream, "max_run_stream")
-        rules = Rules(limits, check_count(max_crashes, "max_crashes"), whole, min(whole, _BROADCAST_CHUNK), *streams)
+        rules = Rules(
+            limits,
+            check_count(max_crashes, "max_crashes"),
+            whole,
+            min(whole, _BROADCAST_CHUNK),
+            *streams,
+            check_count(max_family, "max_family"),
+        )
         self._clerk = Clerk(
             connect.factory(url, schema=schema, lease=self._lease, clock=clock),
             rules,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hark.kernel.families import Families
 from hark.kernel.requests import CodeChange, DefinitionRow, Register, Retire
 from hark.model.activation import Claim
 from hark.model.decisions import Move, NewInstance
@@ -38,10 +39,14 @@ class Registered(Struct, frozen=True, gc=False):
 
 
 class Catalog(dict[str, dict[int, Registered]]):
-    """The registered definitions, by name and version."""
+    """The registered definitions, by name and version, and what else a process keeps from turn to turn."""
 
     lanes_here: Collection[str] = ()  # of the worker of this process, whose row in the store may be older
     live_lanes: frozenset[str] = frozenset()  # of all live workers; known while a name has several versions
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.families = Families()
 
     def newest(self, name: str, kind: str | None = None) -> int | None:
         """The version that a start by name chooses, of this kind if one is given; None if all are retired."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hark.kernel import definitions
+from hark.kernel import definitions, families
 from hark.kernel.children import ChildEnd
 from hark.kernel.effects import request_for
 from hark.kernel.requests import Commit, Request, SignalWithStart, StartInstances
@@ -76,6 +76,7 @@ async def begin(turn: Turn, starts: list[_Start]) -> None:
     """Insert these instances, and set the results of their requests."""
     unknown = await _unknown_definitions(turn, starts)
     unfit = await _unfit_starts(turn, starts)
+    crowded = await families.crowded(turn, starts)
     holders = await _holders(turn, [item for item, _ in starts])
     rows: list[tuple[Any, ...]] = []
     traces: list[tuple[str, str]] = []
@@ -83,7 +84,7 @@ async def begin(turn: Turn, starts: list[_Start]) -> None:
     scheduled: list[tuple[str, int]] = []
     refused = _refused_requests(starts, unknown, unfit) if unknown or unfit else {}
     for item, asker in starts:
-        error = _refusal(item, holders)
+        error = crowded.get(asker) or _refusal(item, holders)
         if refused or unknown or unfit:
             error = refused.get(asker) or _unstartable(item, unknown, unfit) or error
         if error is None:

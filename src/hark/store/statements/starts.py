@@ -159,3 +159,24 @@ change_versions = Sql(
     """,
     joinable=True,
 )
+
+# M8: the oldest ancestors of these instances, which are children.
+roots_of = Sql(
+    """
+    WITH RECURSIVE above(below, id, parent_id) AS (
+        SELECT i.id, i.id, i.parent_id FROM instances i WHERE i.id IN :ids[text]
+        UNION ALL SELECT a.below, p.id, p.parent_id FROM above a JOIN instances p ON p.id = a.parent_id)
+    SELECT below, id FROM above WHERE parent_id IS NULL
+    """
+)
+
+# M8: how many live descendants these instances have, up to a limit for all together: the recursion ends there.
+family_sizes = Sql(
+    """
+    WITH RECURSIVE below(root, id) AS (
+        SELECT p.id, i.id FROM instances p JOIN instances i ON i.parent_id = p.id
+        WHERE p.id IN :ids[text] AND i.finished_at IS NULL
+        UNION ALL SELECT b.root, i.id FROM below b JOIN instances i ON i.parent_id = b.id WHERE i.finished_at IS NULL)
+    SELECT f.root, count(*) FROM (SELECT b.root FROM below b LIMIT :most) f GROUP BY f.root
+    """
+)
