@@ -13,7 +13,7 @@ from tests.promises.support_jobs import one_task, ran
 from tests.promises.test_j7_waiting import is_armed, lingering
 from tests.support.bpmn_text import bpmn
 from tests.support.harness import drained, harness
-from tests.support.inspect import until
+from tests.support.inspect import rows_read, until
 from tests.support.stores import Store
 
 
@@ -125,6 +125,28 @@ async def test_a9_the_end_of_an_instance_cancels_its_open_questions_and_no_other
             for title, settled in (("left", "CANCELLED"), ("answered", "RESOLVED"), ("taken", "RESOLVED")):
                 found = [one for one in await told(app, it, ids[title]) if one not in ("await", "open")]
                 assert [one.partition(" ")[0] for one in found] == ["PENDING", settled], (how, title)
+
+
+async def test_a9_the_end_of_a_function_that_has_its_answers_asks_the_store_for_no_open_questions(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement that returns them would be a round trip of its own; the other goes with the next one."""
+
+    @workflow
+    async def two(ctx: FunctionContext, both: bool) -> Any:
+        first, second = await ctx.awakeable(), await ctx.awakeable()
+        return [await first, await second] if both else await first
+
+    async with harness(store, two, one_call_turns=False) as app:
+        for both, reads in ((True, []), (False, [1])):
+            it = await drained(app, app.start(two, {"both": both}))
+            first, second = sorted(one.id for one in await app.awakeables(job=it))
+            with rows_read(store, monkeypatch, "cancel_awakeables") as counts:
+                if both:
+                    await app.resolve(second, 2)
+                await drained(app, app.resolve(first, 1))
+            assert counts == reads
+            assert await it.result() == ([1, 2] if both else 1)
 
 
 async def test_a9_a_retry_asks_again_what_the_failure_cancelled(store: Store) -> None:

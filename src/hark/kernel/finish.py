@@ -43,9 +43,9 @@ async def by_outcome(turn: Turn, finishes: list[tuple[Commit, Finish]]) -> None:
     if dropped:
         await turn.tx.fetch(sql.drop_waits, ids=dropped)
     await _close_waits(turn, failed, failed_tasks)
-    asking = [r.claim.id for r, _ in finishes if r.claim.waits and _may_ask(r.claim)]
+    asking = {r.claim.id for r, _ in finishes if r.claim.waits and _may_ask(r.claim)}
     if asking:
-        turn.history.withdrawn(await turn.tx.fetch(sql.cancel_awakeables, ids=asking))
+        turn.history.withdrawn(await turn.tx.fetch(sql.cancel_awakeables, ids=sorted(asking)))
     others = [
         r.claim.id
         for r, _ in finishes
