@@ -128,6 +128,15 @@ def test_j2_an_agent_that_cannot_be_one_is_refused(seed: str, given: list[str], 
         assert problem in run_cli(*command, *words, "--db", "sqlite://").error_line(2)
 
 
+@pytest.mark.parametrize("command", ["no-such-agent", "./no-such-agent"])
+def test_j2_an_agent_whose_command_is_not_there_fails_its_task_with_its_name(cli: Cli, seed: str, command: str) -> None:
+    assert cli("job", "run", seed, "--id", "n-1", "--agent", f"opencode={command} run").code == 1
+    task = cli("instance", "show", "n-1", "--json").json["state"]["tasks"]["deploy"]
+    assert task["error"] == (
+        f"the agent could not be run: the worker has no command {command!r} (in its PATH, or at this path)"
+    )
+
+
 def test_j2_an_agent_is_refused_where_no_worker_runs(seed: str) -> None:
     assert "--detach runs no worker" in run_cli("job", "run", seed, "--detach", "--agent", "a=cat").error_line(2)
     remote = run_cli("job", "run", seed, "--server", "http://127.0.0.1:9", "--agent", "a=cat")
@@ -138,7 +147,9 @@ def test_j2_an_agent_is_refused_where_no_worker_runs(seed: str) -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": "cat"}', '{"a": []}', '{"a:b": ["x"]}', "3"])
 def test_j2_a_malformed_environment_is_refused_with_its_name(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARK_AGENTS", text)
-    with pytest.raises(InvalidInput, match=r'^HARK_AGENTS: .*\{"opencode": \["opencode", "run"\]\}'):
+    with pytest.raises(
+        InvalidInput, match=r'^HARK_AGENTS: .*[^.]\. It is JSON .*\{"opencode": \["opencode", "run"\]\}\.'
+    ):
         Hark("sqlite://")
 
 

@@ -59,10 +59,11 @@ def agents_of_environment(text: str | None) -> dict[str, tuple[str, ...]]:
     if not text:
         return {}
     try:
-        return check_agents(json.parse(text, what="the value"))
+        return check_agents(json.parse(text, what="text"))
     except InvalidInput as error:
         raise InvalidInput(
-            f'HARK_AGENTS: {error} It has the command line of each agent, as JSON: {{"opencode": ["opencode", "run"]}}.'
+            f"HARK_AGENTS: {str(error).rstrip('.')}. It is JSON with the command line of each agent, such as "
+            '{"opencode": ["opencode", "run"]}.'
         ) from None
 
 

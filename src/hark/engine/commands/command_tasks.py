@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,13 @@ _NOTHING_OPEN = (
     "the {what} ended with exit code 75, which suspends its task until an awakeable of the task is settled, and the "
     "task has none that is open: create one with `hark awakeable create`, or use another exit code"
 )
+
+
+def _why_not_run(line: CommandLine, error: CommandNotRun) -> str:
+    """The reason; of a command that is not in the PATH, the system would name the first directory of the PATH."""
+    if shutil.which(line.argv[0], path=line.env.get("PATH")) is None:
+        return f"the worker has no command {line.argv[0]!r} (in its PATH, or at this path)"
+    return str(error)
 
 
 class CommandContext(TaskContext):
@@ -97,7 +105,7 @@ class CommandProgram(TaskProgram):
                 try:
                     end = await run_command(line, max_stdout=limit, on_stderr=stream, lease=self._store.lease)
                 except CommandNotRun as error:
-                    return Fail(f"the {self._what} could not be run: {error}")
+                    return Fail(f"the {self._what} could not be run: {_why_not_run(line, error)}")
             if not end.lease_lost:
                 break
             await self._until_leased(session)
