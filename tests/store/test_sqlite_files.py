@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -343,6 +344,34 @@ async def test_v7_commits_of_a_process_that_was_killed_are_copied_by_the_others(
         killed.execute("CREATE TABLE another AS SELECT 1 AS x")
         await until(lambda: in_a_copy(file, "SELECT x FROM another", table="another") == ["1"], "the table")
         killed.close()
+
+
+async def test_v7_nothing_is_written_to_the_file_after_the_app_was_closed(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that copies has its turn when the app is closed: the app waits for it."""
+    monkeypatch.setattr(sqlite_log, "_REST", 0.05)
+    began, may_go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    copy = sqlite_log.copy_beside
+
+    def slowly(path: str) -> bool:
+        began.set()
+        may_go_on.wait(60)
+        try:
+            return copy(path)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(sqlite_log, "copy_beside", slowly)
+    app = Hark(sqlite_store.url)
+    app.register(Patient)
+    async with app:
+        await app.start(Patient, id="a")
+        await until(began.is_set, "the copy to begin")
+        await app.start(Patient, id="b")  # a turn does not wait for it
+        asyncio.get_running_loop().call_later(0.2, may_go_on.set)
+    assert ended.is_set()
+    assert instances_in_a_copy(file_of(sqlite_store)) == ["a", "b"]
 
 
 async def test_v7_a_reader_that_needs_older_pages_delays_the_copy_and_nothing_else(

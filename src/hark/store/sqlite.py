@@ -235,6 +235,8 @@ class SqliteStore:
         self._last_tx: SqliteTx | None = None
         self._may_block = True  # the clerk's thread may sleep, a moment, for a lock
         self._rest = sqlite_log.Rest()
+        self._copying: asyncio.Future[bool] | None = None
+        self._copying_until: SqliteTx | None = None  # the last turn that is copied
 
     @staticmethod
     def check(url: str, schema: str) -> None:
@@ -319,6 +321,8 @@ class SqliteStore:
     async def close(self) -> None:
         if self._reading:
             self._reading.shutdown()
+        if self._copying is not None:  # nothing may write to the file when this returns
+            await asyncio.gather(self._copying, return_exceptions=True)
         for db in (self._reader, self._db):
             if db is not None:
                 sqlite_log.close(db, self._identity, copy=db is self._db and self._last_tx is not self._rest.copied)
@@ -416,28 +420,33 @@ class SqliteStore:
         assert self._db is not None
         if self._identity is not None:
             self._identity.check_all()
-            if self._rest.is_due(self._last_tx, moved=self._moved):
-                await self._copy_log()
+            self._copy_log()
         version = _data_version(self._db)
         self._moved = bool(version != self._polled_version)
         self._polled_version = version
         return self._moved
 
-    async def _copy_log(self) -> None:
-        """Copy the -wal into the file, so that a copy of the file alone is whole. In a thread, because it waits for the
-        disk; a turn that comes meanwhile does not wait for it, and neither does it wait for a reader."""
+    def _copy_log(self) -> None:
+        """Copy the -wal into the file when the store is at rest, so that a copy of the file alone is whole.
+
+        In a thread, because it waits for the disk; neither turns nor hints wait for it, nor does it wait for readers.
+        """
+        assert self._db is not None
         assert self._path is not None
-        tx = self._last_tx
-        try:
-            whole = await asyncio.to_thread(sqlite_log.copy_beside, self._path)
-        except apsw.Error as error:
-            assert self._db is not None
-            self._rest.put_off()
-            raise fault_of(error, self._db) from error
-        if whole:
-            self._rest.copied = tx
-        else:
-            self._rest.put_off()
+        if self._copying is not None and self._copying.done():
+            copying, self._copying = self._copying, None
+            try:
+                whole = copying.result()
+            except apsw.Error as error:
+                self._rest.put_off()
+                raise fault_of(error, self._db) from error
+            if whole:
+                self._rest.copied = self._copying_until
+            else:
+                self._rest.put_off()
+        if self._copying is None and self._rest.is_due(self._last_tx, moved=self._moved):
+            self._copying_until = self._last_tx
+            self._copying = asyncio.get_running_loop().run_in_executor(None, sqlite_log.copy_beside, self._path)
 
 
 class SqliteLease:
