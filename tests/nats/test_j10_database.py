@@ -97,7 +97,7 @@ async def test_j10_s10_a_batch_is_tried_again_from_the_first_signal_that_the_dat
         return answers.pop(0)
 
     counters = NatsCounters()
-    committing = reader.Reader(None, None, 0, 1000, commit, counters)  # type: ignore[arg-type]
+    committing = reader.Reader(None, None, 0, 1000, commit, lambda refused: None, counters)  # type: ignore[arg-type]
     while signals:
         signals = await committing._try_commit(signals)
     assert tried == [["0", "1", "2", "3"], ["1", "2", "3"]]

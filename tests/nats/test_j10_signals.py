@@ -19,7 +19,7 @@ from tests.nats.support import (
     until_reader,
     waiting_job,
 )
-from tests.support.inspect import until
+from tests.support.inspect import query, until
 from tests.support.nats_client import plain_client
 from tests.support.nats_server import NatsServer
 from tests.support.stores import Store
@@ -152,6 +152,27 @@ async def test_j10_values_that_hark_refuses_do_not_block_those_behind_them_and_a
         ):
             assert any(repr(key) in line and why in line for line in said), (key, why, said)
         await until_read(client)
+
+
+async def test_j10_why_shows_a_value_that_was_refused_to_the_run_that_waits_for_it(
+    store: Store, nats_server: NatsServer, bucket: str
+) -> None:
+    app = make(store, nats_server, bucket, max_payload=1000)
+    app.register(Collector, waiting_job(app, "go"))
+    async with app, app.worker(), plain_client(nats_server.url, bucket) as client:
+        job = await app.start("waiting", correlation_key="order:1")
+        await until(lambda: query(store, "SELECT 1 FROM waits WHERE name = 'go'"), "the task to wait")
+        await client.put(f"{job.id}.go", b"x" * 2000)
+        await client.put(signal_key("order:1", "go"), b"y" * 3000)
+        await client.put(f"{job.id}.{'n' * 256}", b"1")  # nothing can wait for this name
+        await until(lambda: received(app).get("refused") == 3, "the values to be refused")
+        await until(lambda: query(store, "SELECT 1 FROM misses WHERE target = 'order:1'"), "the refusals to be stored")
+        for target in (job.id, f"{job.id}.0"):
+            misses = [miss for miss in (await app.why(target)).misses if miss.reason == "refused"]
+            assert {(miss.kind, miss.name) for miss in misses} == {("signal", "go")}
+            assert any("was refused: " in miss.text and "1000 are allowed" in miss.text for miss in misses)
+        await job.signal("go")
+        await job.result(timeout=30)
 
 
 @pytest.mark.parametrize("status", ["1", "100", "404", "408", "409", "503"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hark.kernel import broadcast
 from hark.kernel.effects import request_for
-from hark.kernel.requests import Commit, Deliver, Publish, SignalWithStart
+from hark.kernel.requests import Commit, Deliver, Publish, RecordRefusal, SignalWithStart
 from hark.kernel.rows import LockedRow
 from hark.kernel.runs import run_signals
 from hark.model.decisions import SendSignal
@@ -177,6 +177,13 @@ def _deliver(turn: Turn, request: Deliver, seen: _Seen) -> None:
             woke = turn.inbox.post(row, "signal", request.name, request.payload, dedup_key=request.dedup_key)
         request.result = Delivery("woke" if woke else "stored", row.id)
         turn.history.event(row.id, "signal", None, name=request.name, status=request.result.status)
+
+
+def record_refusals(turn: Turn) -> None:
+    """Record refused signals as near misses of their targets (D7)."""
+    for request in turn.batch.of(RecordRefusal):
+        turn.history.near_miss("signal", request.target, request.name, "refused", detail=request.why)
+        request.result = None
 
 
 def _deliver_with_start(

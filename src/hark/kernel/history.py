@@ -30,7 +30,7 @@ class History:
     def __init__(self, now: int) -> None:
         self.now = now
         self.events: list[tuple[str, EventType, str | None, str | None]] = []
-        self.near_misses: list[tuple[str, str, str, str, str | None]] = []
+        self.near_misses: list[tuple[str, str, str, str, str | None, str | None]] = []
         self.failures: list[Failed] = []
         self.retries = 0  # events of this type
         self.timeouts = 0
@@ -162,9 +162,12 @@ class History:
         until, listed, more = _listed(waits)
         self.event(id, "timeout", None, until=until, waits=listed, **more)
 
-    def near_miss(self, kind: str, target: str, name: str, reason: str, id: str | None = None) -> None:
-        """Record a signal or message that was not stored: no inbox has it, and `hark instance why` reads it here."""
-        self.near_misses.append((kind, target, name, reason, id))
+    def near_miss(
+        self, kind: str, target: str, name: str, reason: str, id: str | None = None, detail: str | None = None
+    ) -> None:
+        """Record a signal or message that was not stored: no inbox has it, and `hark instance why` reads it here.
+        `detail` says why it was refused."""
+        self.near_misses.append((kind, target, name, reason, id, detail))
 
     async def write(self, tx: Tx) -> None:
         """Write the events and near misses that were recorded since the last call."""

@@ -58,6 +58,14 @@ class Deliver(Request, eq=False):
         return [delivery.status, delivery.instance_id] if isinstance(delivery, Delivery) else delivery
 
 
+class RecordRefusal(Request, eq=False):
+    """Record a signal that was refused before it came here, and whose sender is not told: one on NATS."""
+
+    target: str = ""
+    name: str = ""
+    why: str = ""
+
+
 class StartInstances(Request, eq=False):
     """Start instances. The result is a list with an id or an error per item."""
 

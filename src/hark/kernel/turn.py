@@ -172,6 +172,7 @@ async def run_turn(
         await broadcast.record(turn)
     await settle.apply(turn)
     if rare:
+        deliver.record_refusals(turn)
         await assign_awakeables.apply(turn)
         await task_notes.apply(turn)
     running = await commit.apply(turn, run_ahead=run_ahead)

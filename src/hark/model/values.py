@@ -338,7 +338,7 @@ class NearMiss:
 
     Attributes:
         reason: "other_name", "other_kind" or "other_target" than awaited, "too_early" (before the wait), "too_late"
-            (after the end) or "duplicate".
+            (after the end), "duplicate" or "refused" (on NATS).
         kind: "signal", "broadcast", "message" or "awakeable".
         name: Its name.
         target: What it was sent to.
@@ -347,7 +347,7 @@ class NearMiss:
         count: How many like it arrived.
     """
 
-    reason: Literal["other_name", "other_kind", "other_target", "too_early", "too_late", "duplicate"]
+    reason: Literal["other_name", "other_kind", "other_target", "too_early", "too_late", "duplicate", "refused"]
     kind: str
     name: str
     target: str

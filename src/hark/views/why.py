@@ -387,8 +387,12 @@ async def _inbox(store: Store, row: WhyInstance, asked: set[tuple[str, str]]) ->
 
 
 def _own(row: WhyInstance, asked: set[tuple[str, str]], keys: set[str], miss: Miss) -> list[NearMiss]:
-    """Signals that were sent to it and not stored: too early, too late, twice, or a message it did not wait for yet."""
+    """Signals that were sent to it and not stored: refused, too early, too late, twice, or a message it did not wait
+    for yet."""
     kind, name, target, at = miss.kind, miss.name, miss.target, from_micros(miss.at)
+    if miss.reason == "refused":
+        text = f"{kind} {name!r} for {target!r} was refused: {miss.detail}."
+        return [NearMiss("refused", kind, name, target, at, text)]
     if miss.reason == "duplicate" and miss.instance_id == row.id:
         text = f"{kind} {name!r} was sent again with the same dedup key; it counts once."
         return [NearMiss("duplicate", kind, name, target, at, text)]

@@ -185,7 +185,13 @@ class NatsBridge:
         bucket = SignalBucket(connection, self._options.bucket)
         while True:
             reader = Reader(
-                connection, bucket, self._options.keep_micros, self._max_payload, self._commit, self.counters
+                connection,
+                bucket,
+                self._options.keep_micros,
+                self._max_payload,
+                self._commit,
+                self._clerk.submit,
+                self.counters,
             )
             try:
                 await bucket.ensure()

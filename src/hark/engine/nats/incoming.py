@@ -17,7 +17,12 @@ _MARKERS: Final = ("KV-Operation", "Nats-Marker-Reason")  # deleted or purged by
 
 
 class BadSignal(Exception):
-    """A value that is not a signal; the text says why."""
+    """A value that is not a signal; the text says why. `target` and `name` are those of its key, if it can be read."""
+
+    def __init__(self, why: str, target: str | None = None, name: str | None = None) -> None:
+        super().__init__(why)
+        self.target = target
+        self.name = name
 
 
 def is_signal(headers: Mapping[str, str] | None) -> bool:
@@ -35,17 +40,17 @@ def read_signal(key: str, data: bytes, dedup_key: str, max_payload: int) -> Deli
     """
     try:
         run, name = parse_signal_key(key)
-        return Deliver(
-            target=check_name(run, "run"),
-            name=check_name(name, "signal name"),
-            payload=_payload(data, max_payload),
-            dedup_key=dedup_key,
-            is_in_bucket=True,
-        )
+        check_name(run, "run")
+        check_name(name, "signal name")
     except BadKey as error:
         raise BadSignal(f"the key cannot be read: {error}") from None
     except InvalidInput as error:
         raise BadSignal(str(error).rstrip(".")) from None
+    try:
+        payload = _payload(data, max_payload)
+    except InvalidInput as error:
+        raise BadSignal(str(error).rstrip("."), run, name) from None
+    return Deliver(target=run, name=name, payload=payload, dedup_key=dedup_key, is_in_bucket=True)
 
 
 def _payload(data: bytes, max_payload: int) -> str:

@@ -23,7 +23,7 @@ from hark.engine.nats.connection import Connection, ConnectionLost
 from hark.engine.nats.counters import NatsCounters
 from hark.engine.nats.election import ReaderState, Term, position_of, reader_subject, take_over, wait_until_needed
 from hark.engine.nats.incoming import BadSignal, is_signal, read_signal
-from hark.kernel.requests import Deliver
+from hark.kernel.requests import Deliver, RecordRefusal
 from hark.model.errors import InvalidInput, NoTarget, NotOpen, StoreUnavailable
 from hark.model.log import get_logger
 from hark.model.reasons import reason
@@ -58,14 +58,17 @@ class Reader:
         keep: int,
         max_payload: int,
         commit: Commit,
+        record: Callable[[RecordRefusal], None],
         counters: NatsCounters,
     ) -> None:
-        """`commit` delivers signals in one turn and returns the outcome of each; `keep` is the option, µs."""
+        """`commit` delivers signals in one turn and returns the outcome of each; `record` stores what was refused, for
+        `why`; `keep` is the option, µs."""
         self._connection = connection
         self._bucket = bucket
         self._keep = keep
         self._max_payload = max_payload
         self._commit = commit
+        self._record = record
         self._counters = counters
         self._uncommitted_since: float | None = None
         self._logged = 0  # refusals in this period
@@ -150,6 +153,8 @@ class Reader:
                 waiting.append((key, read_signal(key, value.data, dedup_key, self._max_payload)))
             except BadSignal as refusal:
                 self._refuse(key, str(refusal))
+                if refusal.target is not None and refusal.name is not None:
+                    self._record(RecordRefusal(target=refusal.target, name=refusal.name, why=str(refusal)))
         self._uncommitted_since = time.monotonic()
         try:
             return await self._commit_in_order(term, waiting)

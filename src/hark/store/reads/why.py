@@ -43,6 +43,7 @@ class Miss(Row, frozen=True):
     name: str
     reason: str
     instance_id: str | None
+    detail: str | None
 
 
 # D7: the instance to explain.
@@ -112,7 +113,7 @@ broadcasts_named = Sql(
     ORDER BY at DESC LIMIT 20
     """
 )
-_MISS = "seq, at, kind, target, name, reason, instance_id"
+_MISS = "seq, at, kind, target, name, reason, instance_id, detail"
 
 # Signals that were addressed to it and not stored.
 misses_of = Sql(

@@ -390,12 +390,14 @@ CREATE TABLE misses (
     kind        text COLLATE "C" NOT NULL,                  -- A signal or a message.
     target      text COLLATE "C" NOT NULL,                  -- As it was addressed: an id or a key.
     name        text COLLATE "C" NOT NULL,                  -- Its name.
-    reason      text COLLATE "C" NOT NULL,                  -- The target was missing or finished, or it was a
-                                                            -- duplicate.
+    reason      text COLLATE "C" NOT NULL,                  -- The target was missing or finished, it was a duplicate,
+                                                            -- or it was refused.
     instance_id text COLLATE "C",                           -- The target, if there was one.
+    detail      text COLLATE "C",                           -- Why it was refused.
     CHECK (kind IN ('signal', 'message')),
-    CHECK (reason IN ('missing', 'finished', 'duplicate')),
-    CHECK ((reason = 'missing') = (instance_id IS NULL))
+    CHECK (reason IN ('missing', 'finished', 'duplicate', 'refused')),
+    CHECK ((reason IN ('missing', 'refused')) = (instance_id IS NULL)),
+    CHECK ((reason = 'refused') = (detail IS NOT NULL))
 );
 
 -- Near misses of this address.

@@ -387,11 +387,14 @@ CREATE TABLE misses (
     kind        text NOT NULL,                      -- A signal or a message.
     target      text NOT NULL,                      -- As it was addressed: an id or a key.
     name        text NOT NULL,                      -- Its name.
-    reason      text NOT NULL,                      -- The target was missing or finished, or it was a duplicate.
+    reason      text NOT NULL,                      -- The target was missing or finished, it was a duplicate, or it was
+                                                    -- refused.
     instance_id text,                               -- The target, if there was one.
+    detail      text,                               -- Why it was refused.
     CHECK (kind IN ('signal', 'message')),
-    CHECK (reason IN ('missing', 'finished', 'duplicate')),
-    CHECK ((reason = 'missing') = (instance_id IS NULL))
+    CHECK (reason IN ('missing', 'finished', 'duplicate', 'refused')),
+    CHECK ((reason IN ('missing', 'refused')) = (instance_id IS NULL)),
+    CHECK ((reason = 'refused') = (detail IS NOT NULL))
 );
 
 -- Near misses of this address.

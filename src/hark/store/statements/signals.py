@@ -132,9 +132,9 @@ mark_has_inbox_rows = Sql("UPDATE instances SET has_inbox_rows = true WHERE id I
 # touch these rows.
 insert_misses = Sql(
     """
-    INSERT INTO misses (at, kind, target, name, reason, instance_id)
-    SELECT :now::bigint, r.kind, r.target, r.name, r.reason, r.instance_id
-    FROM {rows: kind text, target text, name text, reason text, instance_id text} ORDER BY r.ord
+    INSERT INTO misses (at, kind, target, name, reason, instance_id, detail)
+    SELECT :now::bigint, r.kind, r.target, r.name, r.reason, r.instance_id, r.detail
+    FROM {rows: kind text, target text, name text, reason text, instance_id text, detail text} ORDER BY r.ord
     """,
     joinable=True,
 )
