@@ -136,3 +136,21 @@ async def test_v4_variables_that_are_set_while_a_process_moves_are_kept(stage: S
     state = load_bpmn_state(await stage.eye.fetchval("SELECT state FROM instances WHERE id = 'x'"))
     assert sorted(each.kind for each in state.catchers) == ["awakeable", "timer"]
     assert state.unarmed == []
+
+
+async def test_v4_an_activation_that_is_lost_after_a_move_is_repeated(stage: Stage, processes: BpmnStage) -> None:
+    await processes.deploy(_process("host"), DEFINITIONS)
+    await processes.resting("x", COUNTS)
+    await processes.deploy(_process("host2", "timer", "signal"), DEFINITIONS)
+    await stage.one.run(await _migration(stage, processes))
+    lost = await processes.decided(await processes.claim())
+    await stage.eye.execute("UPDATE instances SET status = 'runnable', lease_owner = NULL WHERE id = 'x'")
+    again = await processes.decided(await processes.claim())
+    await stage.one.run(again)
+    await stage.two.run(lost)
+    assert lost.fenced
+    state = load_bpmn_state(await stage.eye.fetchval("SELECT state FROM instances WHERE id = 'x'"))
+    assert sorted(each.kind for each in state.catchers) == ["awakeable", "broadcast", "timer"]
+    await stage.one.run(Publish(name="stop"))
+    await processes.settle()
+    assert (await processes.seen("x"))[0] == "done"

@@ -14,9 +14,10 @@ from hark.model.errors import NotFound, StoreUnavailable
 from hark.programs.interpreted import recover
 from hark.programs.jobs.job_graph import JobGraph
 from hark.programs.jobs.job_interpreter import run_job
+from hark.programs.jobs.job_migration import migrate_job
 from hark.programs.jobs.job_services import TaskOutput
 from hark.programs.jobs.job_spec import JobSpec, RegressSpec, TaskSpec
-from hark.programs.jobs.job_state import JobState, dump_job_state
+from hark.programs.jobs.job_state import JobState, dump_job_state, load_job_state
 from hark.programs.jobs.task_ids import item_id, parse_task_id, task_id, undo_id
 from tests.support.claims import a_claim
 from tests.support.job_specs import regressing
@@ -96,3 +97,22 @@ async def test_a_regression_of_many_tasks_starts_each_with_what_it_may_read() ->
     started = [e.item for e in (await run_job(again, services)).effects if isinstance(e, NewTask)]
     assert len(started) == many + 1
     assert max(len(str(item.state)) for item in started) < 200
+
+
+async def test_v4_ends_that_came_before_a_migration_count_for_the_tasks_that_have_the_rows() -> None:
+    """`x` takes the number that `a` had. `b` was removed when it had ended, and its end is of no task any more."""
+    a, c = TaskSpec("a", handler="any"), TaskSpec("c", needs=("a",), handler="any")
+    old = JobGraph(JobSpec("j", (a, TaskSpec("b", handler="any"), c)))
+    new = JobGraph(JobSpec("j", (TaskSpec("x", handler="any"), a, c)))
+    waiting = _running(old.spec, "rcp")
+    waiting.state = migrate_job(old, new, waiting).state
+    waiting.inbox = [_end(1, "j.0", "done"), _end(2, "j.1", "done"), InboxRow(3, "control", "migrated", "w", "null", 0)]
+    services: Any = _Services(new)
+    decision = await run_job(waiting, services)
+    state = load_job_state(decision.state)
+    assert (state.tasks, state.migrated, decision.consume) == ("rcr", False, (1, 2, 3))
+    started = [effect.item for effect in decision.effects if isinstance(effect, NewTask)]
+    assert [(item.id, item.step) for item in started] == [("j.3", "x"), ("j.2", "c")]
+    assert '"row_numbers":{"1":0}' in started[1].state
+    again = await run_job(waiting, services)  # the worker was lost before its commit
+    assert again.state == decision.state

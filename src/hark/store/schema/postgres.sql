@@ -37,7 +37,7 @@ CREATE TABLE instances (
     -- Identity
     id              text COLLATE "C" PRIMARY KEY,          -- Chosen by the engine, or made from the id of its parent.
     definition      text COLLATE "C" NOT NULL,             -- The name of what it runs.
-    version         integer NOT NULL,                      -- The version of the definition; it stays for life.
+    version         integer NOT NULL,                      -- The version of the definition; only migrate changes it.
     kind            text NOT NULL,                         -- Its interpreter: machine, workflow, job, bpmn or task.
     lane            text COLLATE "C" NOT NULL DEFAULT '',  -- The code that a worker needs to claim it (model/lanes.py).
     created_at      bigint NOT NULL,                       -- The time of its start.
