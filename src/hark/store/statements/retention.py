@@ -5,13 +5,14 @@ from __future__ import annotations
 from hark.store.sql import Sql
 
 # Failed instances are kept for longer than others. Not a failed task: it goes with its job, however that has ended.
-_LIMIT = "CASE WHEN {0}status = 'failed' AND {0}kind <> 'task' THEN :failed_before::bigint ELSE :before::bigint END"
+_LIMIT = "CASE WHEN i.status = 'failed' AND i.kind <> 'task' THEN :failed_before::bigint ELSE :before::bigint END"
+_LIMIT_ABOVE = "CASE WHEN status = 'failed' AND kind <> 'task' THEN :failed_before::bigint ELSE :before::bigint END"
 _ANCESTOR = f"""
             WITH RECURSIVE above(id, parent_id, finished_at, status, kind) AS (
                 SELECT p.id, p.parent_id, p.finished_at, p.status, p.kind FROM instances p WHERE p.id = i.parent_id
                 UNION SELECT p.id, p.parent_id, p.finished_at, p.status, p.kind
                 FROM instances p JOIN above a ON p.id = a.parent_id)
-            SELECT 1 FROM above WHERE finished_at IS NULL OR (i.kind = 'task' AND finished_at >= {_LIMIT.format("")})"""
+            SELECT 1 FROM above WHERE finished_at IS NULL OR (i.kind = 'task' AND finished_at >= {_LIMIT_ABOVE})"""
 # The first column of the index `instances_finished`.
 _IS_FAILED = "CASE WHEN i.status = 'failed' AND i.kind <> 'task' THEN 1 ELSE 0 END"
 
@@ -21,7 +22,7 @@ _IS_FAILED = "CASE WHEN i.status = 'failed' AND i.kind <> 'task' THEN 1 ELSE 0 E
 finished_before = Sql(
     f"""
     SELECT i.id, i.finished_at, NOT EXISTS ({_ANCESTOR}) FROM instances i
-    WHERE {_IS_FAILED} = :failed::integer AND i.finished_at IS NOT NULL AND i.finished_at < {_LIMIT.format("i.")}
+    WHERE {_IS_FAILED} = :failed::integer AND i.finished_at IS NOT NULL AND i.finished_at < {_LIMIT}
         AND (i.finished_at, i.id) > (:at::bigint, :after::text)
     ORDER BY i.finished_at, i.id LIMIT :size::bigint
     """
@@ -32,7 +33,7 @@ finished_before = Sql(
 expired = Sql(
     f"""
     SELECT i.id FROM instances i
-    WHERE i.id IN :ids[text] AND coalesce(i.finished_at, :before::bigint) < {_LIMIT.format("i.")}
+    WHERE i.id IN :ids[text] AND coalesce(i.finished_at, :before::bigint) < {_LIMIT}
         AND NOT EXISTS ({_ANCESTOR})
     FOR NO KEY UPDATE OF i SKIP LOCKED
     """
