@@ -154,9 +154,14 @@ IN_A_PROCESS = {  # the first line is line 3
         '<startEvent id="s"/><task id="t"/>\n<sequenceFlow sourceRef="s" targetRef="t"/>'
         '<sequenceFlow id="back" sourceRef="t" targetRef="s"/>', "s", 3, "'back'",
     ),
-    "a start with a conditional event": (
-        '<startEvent id="s"><conditionalEventDefinition><condition>=x</condition></conditionalEventDefinition>'
-        "</startEvent>", "s", 3, "cannot be a start event",
+    "an error event on a catch event": (
+        chain(catch(SIGNAL)) + '<boundaryEvent id="b" attachedToRef="n"><errorEventDefinition/></boundaryEvent>',
+        "b", 8, "no error event can be thrown",
+    ),
+    "a boundary event on a catch event behind an event gateway": (
+        '<startEvent id="s"/><eventBasedGateway id="g"/>\n' + catch(SIGNAL) + '<boundaryEvent id="b" attachedToRef="n">'
+        f'{SIGNAL}</boundaryEvent><sequenceFlow sourceRef="s" targetRef="g"/>'
+        '<sequenceFlow sourceRef="g" targetRef="n"/>', "n", 4, "its boundary events never come",
     ),
     "two starts without a trigger": ('<startEvent id="s"/>\n<startEvent id="r"/>', "r", 4, "two start events"),
     "a flow to nowhere": (

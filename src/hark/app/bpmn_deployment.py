@@ -37,7 +37,7 @@ def _request(process: BpmnSpec, xml: str, now: int) -> Deploy:
         name=process.id,
         kind=BPMN,
         queue=ENGINE_QUEUE,
-        initial="" if process.none_start is None else START,
+        initial=START if process.starts_by_name else "",
         source=source,
         # Covers the text and what was read from it: a later version of Hark may read more.
         digest=sha256(source.encode()).hexdigest(),

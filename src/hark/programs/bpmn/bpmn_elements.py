@@ -69,6 +69,8 @@ class EventKindRow(NamedTuple):
         has_one_receiver: One instance receives it, so two start events cannot wait for the same one.
         compensates: It starts a compensation.
         is_link: Its two ends are connected by a name instead of a flow.
+        comes_from_outside: A token that waits can get it: it is sent, or due, or becomes true.
+        begins_by_itself: An instance that is started by name waits for it at its start event.
     """
 
     name: str
@@ -79,6 +81,8 @@ class EventKindRow(NamedTuple):
     has_one_receiver: bool = False
     compensates: bool = False
     is_link: bool = False
+    comes_from_outside: bool = False
+    begins_by_itself: bool = False
 
     @property
     def tag(self) -> str | None:
@@ -129,14 +133,20 @@ EVENTS: Final = {
     row.kind: row
     for row in (
         EventKindRow("", "none", ("start", "inner start", "throw", "end")),
-        EventKindRow("signal", "signal", _ANYWHERE),
-        EventKindRow("message", "message", _ANYWHERE, has_one_receiver=True),
-        EventKindRow("timer", "timer", ("start", "event start", "boundary", "catch")),
+        EventKindRow("signal", "signal", _ANYWHERE, comes_from_outside=True),
+        EventKindRow("message", "message", _ANYWHERE, has_one_receiver=True, comes_from_outside=True),
+        EventKindRow("timer", "timer", ("start", "event start", "boundary", "catch"), comes_from_outside=True),
         EventKindRow(
             "error", "error", ("event start", "boundary", "end"), always_interrupts=True, has_one_catcher=True
         ),
         EventKindRow("escalation", "escalation", ("event start", "boundary", "throw", "end"), has_one_catcher=True),
-        EventKindRow("conditional", "conditional", ("event start", "boundary", "catch")),
+        EventKindRow(
+            "conditional",
+            "conditional",
+            ("start", "event start", "boundary", "catch"),
+            comes_from_outside=True,
+            begins_by_itself=True,
+        ),
         EventKindRow(
             "compensate",
             "compensation",

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from hark.model.bpmn_state import START as START  # what imports the spec uses it too
-from hark.programs.bpmn.bpmn_elements import EventKind, NodeKind
+from hark.programs.bpmn.bpmn_elements import EVENTS, EventKind, NodeKind
 
 ChangeKind = Literal["create", "update", "delete"]
 LoopKind = Literal["parallel", "sequential", "standard"]
@@ -258,6 +258,18 @@ class BpmnSpec(Struct, frozen=True, omit_defaults=True):
     def starts(self) -> list[NodeSpec]:
         """The start events of the process itself."""
         return [node for node in self.nodes if node.kind == "start" and node.scope == ROOT]
+
+    @property
+    def waiting_starts(self) -> list[NodeSpec]:
+        """The start events at which an instance that is started by name waits, if it has no other: their conditions
+        hold sooner or later."""
+        if self.none_start is not None:
+            return []
+        return [node for node in self.starts if node.event is not None and EVENTS[node.event.kind].begins_by_itself]
+
+    @property
+    def starts_by_name(self) -> bool:
+        return self.none_start is not None or bool(self.waiting_starts)
 
     @property
     def none_start(self) -> NodeSpec | None:

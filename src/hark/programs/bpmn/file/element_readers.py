@@ -26,6 +26,8 @@ class ElementReader:
     """The element may have a due date, which a business calendar computes in other engines."""
     may_follow_event_gateway: ClassVar[bool] = False
     """An event gateway can wait for it."""
+    may_have_boundaries: ClassVar[bool] = False
+    """A boundary event may be attached to the element, although it is not an activity."""
     decides_flows: ClassVar[bool] = True
     """The conditions of its outgoing flows decide which of them are taken."""
     skips_flows: ClassVar[bool] = True
@@ -60,6 +62,11 @@ class BoundaryEventReader(EventNodeReader):
 
 class CatchEventReader(EventNodeReader):
     may_follow_event_gateway = True
+    may_have_boundaries = True
+
+    def check(self, process: BpmnDraft, node: NodeDraft) -> None:
+        if node.is_link and node.fields.get("boundaries"):
+            process.report(node, "No token waits at a link, so its boundary events never come. Remove them.")
 
 
 class ThrowEventReader(ElementReader):
@@ -183,6 +190,12 @@ class EventGatewayReader(ElementReader):
             if not ELEMENT_READERS[target.row.tag].may_follow_event_gateway:
                 process.report(
                     node, f"{target.id!r} follows the event gateway, but is neither a catch event nor a receive task."
+                )
+            elif not target.is_activity and target.fields.get("boundaries"):
+                process.report(
+                    target,
+                    "It follows an event gateway, where the token waits, so its boundary events never come. "
+                    "Let the event gateway wait for their events too.",
                 )
             elif not target.is_activity and len(target.incoming) > 1:
                 process.report(

@@ -18,6 +18,7 @@ from hark.programs.bpmn.file.extension_names import (
     REFUSED_PARTS,
     UNDERSTOOD_ATTRIBUTES,
     UNDERSTOOD_ELEMENTS,
+    UNDERSTOOD_ZEEBE_ATTRIBUTES,
     VENDORS,
     Refusal,
 )
@@ -99,6 +100,8 @@ class _Checker:
         """Check the attributes of an element that are not of BPMN."""
         for name, value in element.attributes.items():
             if (":" not in name and "{" not in name) or name.startswith(_QUIET):
+                continue
+            if name in UNDERSTOOD_ZEEBE_ATTRIBUTES and element.name == "multiInstanceLoopCharacteristics":
                 continue
             prefix, _, local = name.partition(":")
             refusal = REFUSED_ATTRIBUTES.get(local) if prefix in VENDORS else None

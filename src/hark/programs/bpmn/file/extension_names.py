@@ -22,6 +22,11 @@ UNDERSTOOD_ATTRIBUTES = frozenset(
 )  # fmt: skip
 """Attributes of the vendors that are read where they are used."""
 
+UNDERSTOOD_ZEEBE_ATTRIBUTES = frozenset(
+    f"zeebe:{name}" for name in ("collection", "elementVariable", "outputCollection", "outputElement")
+)
+"""Attributes of a multi-instance with the prefix of Zeebe, as Fleans writes them. Zeebe itself has an element."""
+
 UNDERSTOOD_ELEMENTS = frozenset(
     [f"{vendor}:{name}" for vendor in VENDORS for name in (
         "collection", "failedJobRetryTimeCycle", "field", "formData", "formProperty", "in", "inputOutput", "out",

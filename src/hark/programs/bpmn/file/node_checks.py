@@ -122,6 +122,11 @@ def _check_starts(process: BpmnDraft, scope: NodeDraft | None, members: list[Nod
         process.report(
             second, f"There are two start events without a trigger, {plain[0].id!r} is the first. Leave one."
         )
+    if plain and scope is None:
+        for start in starts:
+            if start.event_row is not None and start.event_row.begins_by_itself:
+                message = f"It is ignored: an instance that is started by name begins at {plain[0].id!r}."
+                process.file.ignore(start.id, start.line, message)
     messages: dict[str, NodeDraft] = {}
     for start in starts:
         if start.event is not None and EVENTS[start.event.kind].has_one_receiver:

@@ -48,6 +48,7 @@ def _multiple(process: BpmnDraft, node: NodeDraft, loop: XmlElement) -> LoopSpec
     if (count := loop.first("bpmn:loopCardinality")) is not None:
         fields["cardinality"] = source(process, node, count.text, "Its loopCardinality", count.line)
     _standard_data(process, node, loop, fields)
+    _zeebe_attributes(process, node, loop, fields)
     _vendor_data(process, node, loop, extensions, fields)
     if (found := zeebe(extensions, "loopCharacteristics")) is not None:
         _zeebe_data(process, node, found, fields)
@@ -143,6 +144,19 @@ def _written_collection(element: XmlElement) -> Any:
             except MalformedJson:
                 return None
     return element.text.strip() or None
+
+
+def _zeebe_attributes(process: BpmnDraft, node: NodeDraft, loop: XmlElement, fields: dict[str, Any]) -> None:
+    """`zeebe:collection` and the like as attributes, as Fleans has them: names of variables, or expressions."""
+    given = {name: (loop.get(f"zeebe:{name}") or "").strip() for name in ("collection", "outputElement")}
+    if given["collection"]:
+        fields["collection"] = source(process, node, given["collection"], "Its collection", loop.line)
+    if item := (loop.get("zeebe:elementVariable") or "").strip():
+        fields["item"] = item
+    if target := (loop.get("zeebe:outputCollection") or "").strip():
+        fields["output_collection"] = target
+        output = variable_source(given["outputElement"]) if given["outputElement"] else None
+        fields["output"] = source(process, node, output, "Its outputElement", loop.line)
 
 
 def _zeebe_data(process: BpmnDraft, node: NodeDraft, found: XmlElement, fields: dict[str, Any]) -> None:

@@ -61,9 +61,16 @@ def _read_hosts(process: BpmnDraft) -> None:
             continue
         reference = (node.element.get("attachedToRef") or "").strip()
         host = process.find(reference) if reference else None
-        if host is None or not host.is_activity:
+        if host is None or not (host.is_activity or ELEMENT_READERS[host.row.tag].may_have_boundaries):
             what = f"{reference!r}, which is not an activity of this process" if reference else "nothing"
             process.report(node, f"It is attached to {what}. Set attachedToRef to the id of an activity.")
+            continue
+        if not host.is_activity and node.event_row is not None and not node.event_row.comes_from_outside:
+            process.report(
+                node,
+                f"It is attached to {host.id!r}, a catch event, where no {node.event_row.kind} event can be thrown. "
+                "Attach it to an activity.",
+            )
             continue
         if host.scope != node.scope:
             process.report(node, f"It is attached to {host.id!r}, which is in another sub-process. Move it there.")
@@ -87,6 +94,10 @@ def _read_compensations(process: BpmnDraft) -> None:
             continue
         activities = [end for end in ends.get(node.number, ()) if end.is_activity]
         handlers = [end for end in activities if end.is_for_compensation]
+        if not handlers and len(activities) == 1 and not (activities[0].incoming or activities[0].outgoing):
+            # Nothing else can run it, so it is for this: Fleans does not write the flag.
+            activities[0].fields["for_compensation"] = True
+            handlers = activities
         if len(handlers) != 1:
             _report_handlers(process, node, activities, handlers)
         elif "host" in node.fields:
@@ -102,7 +113,11 @@ def _report_handlers(
     if handlers:
         process.report(node, f"It is associated with {len(handlers)} activities that compensate. Leave one of them.")
     elif activities:
-        process.report(node, f'It is associated with {activities[0].id!r}. Set isForCompensation="true" there.')
+        process.report(
+            node,
+            f"It is associated with {activities[0].id!r}, which flows lead to or from. Remove them, and set "
+            'isForCompensation="true" there.',
+        )
     else:
         message = (
             "It is not associated with an activity that compensates, so it does nothing. Draw an association to one."

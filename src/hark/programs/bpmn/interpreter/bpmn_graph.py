@@ -33,6 +33,7 @@ class BpmnGraph:
         ids: The ids of the nodes, by number.
         numbers: The numbers of the nodes, by id.
         none_start: The start event of an instance that is started by name, by number.
+        waiting_starts: The start events at which such an instance waits, if there is none, by number.
         targets: The targets of the flows, by number.
         only_flow: The flow by which every token leaves a node, by number; -1 if that has to be decided.
         is_plain: Whether a node is a task that is over at once and has nothing but a script, by number.
@@ -53,6 +54,7 @@ class BpmnGraph:
         self.numbers = {node.id: number for number, node in enumerate(spec.nodes)}
         start = spec.none_start
         self.none_start = None if start is None else self.numbers[start.id]
+        self.waiting_starts = tuple(self.numbers[node.id] for node in spec.waiting_starts)
         self.targets = [flow.target for flow in spec.flows]
         self.only_flow = [_only_flow(spec, node) for node in spec.nodes]
         self.is_plain = [element.is_plain(node) for element, node in zip(self.elements, spec.nodes, strict=True)]

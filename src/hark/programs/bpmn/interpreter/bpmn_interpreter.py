@@ -131,7 +131,11 @@ class _BpmnActivation:
             if all(each.id != element for each in self._graph.spec.starts):
                 raise InvalidInput(f"The process {self._graph.spec.id!r} has no start event {element!r}.")
             number = self._graph.numbers[element]
-        assert number is not None, "a process without a none start event cannot be started by name"
+        elif number is None:
+            assert self._graph.waiting_starts, "a process without a start event for it cannot be started by name"
+            scopes.begin(run, run.scopes[0], self._graph.waiting_starts)
+            return
+        assert number is not None
         node = self._graph.nodes[number]
         if node.outputs:
             given = run.state.variables

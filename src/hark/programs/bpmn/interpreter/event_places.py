@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from hark.programs.bpmn.bpmn_elements import NodeKind
-from hark.programs.bpmn.bpmn_spec import NodeSpec
-from hark.programs.bpmn.interpreter.catching import arm
+from hark.programs.bpmn.bpmn_spec import ROOT, NodeSpec
+from hark.programs.bpmn.interpreter.catching import arm, arm_boundaries
 from hark.programs.bpmn.interpreter.element_behaviour import ElementBehaviour, Values
 from hark.programs.bpmn.interpreter.execution import Execution
 from hark.programs.bpmn.interpreter.instance_state import Catcher, FlowToken
@@ -22,7 +22,23 @@ class StartEvent(ElementBehaviour):
     is_start = True
 
     def is_passed(self, node: NodeSpec, only_flow: int) -> bool:
-        return only_flow >= 0
+        return only_flow >= 0 and (node.event is None or node.scope != ROOT)
+
+    def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
+        """Begin. An instance that was started by name waits for the condition of a start event that has one."""
+        token.flow = -1
+        if token.node in run.graph.waiting_starts:
+            arm(run, token, token.node, token.scope)
+        else:
+            run.leave(token)
+
+    def fired(self, run: Execution, token: FlowToken, catcher: Catcher, values: Values | None, taken: Values) -> None:
+        run.disarm_token(token)
+        for other in run.in_(token.scope):
+            if other is not token and run.graph.elements[other.node].is_start:
+                run.cancel_token(other)
+        run.merge(token.scope, taken)
+        run.push("leave", token)
 
 
 class CatchEvent(ElementBehaviour):
@@ -38,6 +54,8 @@ class CatchEvent(ElementBehaviour):
         token.flow = -1
         if node.inputs:
             begin_local(run, token, node)
+        if node.boundaries and arm_boundaries(run, token, node):
+            return
         arm(run, token, token.node, token.local or token.scope)
 
     def fired(self, run: Execution, token: FlowToken, catcher: Catcher, values: Values | None, taken: Values) -> None:

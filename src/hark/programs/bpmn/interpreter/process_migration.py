@@ -60,7 +60,7 @@ def migrate_process(old: BpmnGraph, new: BpmnGraph, claim: Claim, elements: Mapp
 def _first_step(map: ElementMap, step: str) -> str:
     """The step of an instance that has not begun: its start event."""
     if step == START:
-        if map.new.none_start is None:
+        if not map.new.spec.starts_by_name:
             map.refuse(map.new.spec.id, "the new version has no start event without a trigger, and is started by none")
         return step
     number = map.old.numbers[step.removeprefix(f"{START}:")]
