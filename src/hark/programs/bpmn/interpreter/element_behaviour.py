@@ -35,6 +35,8 @@ class ElementBehaviour:
     """The element is asked about the tokens that wait in it when all tokens of the process rest."""
     expects_tokens: ClassVar[bool] = False
     """The element, when it has gone on, remembers which incoming flows it still expects a token from."""
+    awaits_targets: ClassVar[bool] = False
+    """A token waits at it for the events of the nodes that follow."""
     has_handler: ClassVar[bool] = False
     """A handler does its work, in a service task."""
     after_throw: ClassVar[Literal["leave", "end"]] = "leave"

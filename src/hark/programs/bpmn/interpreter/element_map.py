@@ -11,14 +11,14 @@ from typing import Final
 
 from hark.model.nearest import did_you_mean
 from hark.model.problem import Problem
-from hark.programs.bpmn.bpmn_elements import ELEMENTS, NodeKind
+from hark.programs.bpmn.bpmn_elements import ELEMENTS, EVENTS, ElementRow, NodeKind
 from hark.programs.bpmn.bpmn_spec import ROOT, NodeSpec
 from hark.programs.bpmn.interpreter.bpmn_graph import BpmnGraph
 
 NOTHING: Final = ""
 """In a map, the target of an event that is not kept: it is waited for anew, as the other version says."""
 
-_WORDS: Final[dict[NodeKind, str]] = {row.kind: row.words for row in reversed(ELEMENTS.values())}
+_ROWS: Final[dict[NodeKind, ElementRow]] = {row.kind: row for row in reversed(ELEMENTS.values())}
 
 
 class ElementMap:
@@ -148,13 +148,14 @@ class ElementMap:
 
 def describe(node: NodeSpec) -> str:
     """An element in words: `timer boundary event`, `sequential multi-instance user task`."""
-    words = _WORDS[node.kind]
+    row = _ROWS[node.kind]
+    words = row.words
     if node.transaction:
         words = "transaction"
     elif node.event_subprocess:
         words = "event sub-process"
-    elif node.kind in ("start", "end", "catch", "throw", "boundary") and node.event is not None:
-        words = words if node.event.kind == "none" else f"{node.event.kind} {words}"
+    elif row.family == "event" and node.event is not None and EVENTS[node.event.kind].name:
+        words = f"{node.event.kind} {words}"
     if node.for_compensation:
         words = f"{words} for compensation"
     if node.loop is not None:

@@ -134,6 +134,8 @@ class ComplexGateway(ElementBehaviour):
 class EventGateway(ElementBehaviour):
     """Waits for the first of the events that follow."""
 
+    awaits_targets = True
+
     def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         for flow in node.outgoing:
             target = run.graph.flows[flow].target

@@ -190,9 +190,9 @@ class _MovingProcess:
     def _check_event_gateways(self) -> None:
         """An event gateway keeps what it waits for."""
         for token in self._state.tokens:
-            old = self._old.nodes[token.node]
-            if old.kind != "event_gateway" or (target := self._map.active(token.node)) is None:
+            if not self._old.elements[token.node].awaits_targets or (target := self._map.active(token.node)) is None:
                 continue
+            old = self._old.nodes[token.node]
             expected = [self._map.active(self._old.targets[flow]) for flow in old.outgoing]
             found = {self._new.targets[flow] for flow in self._new.nodes[target].outgoing}
             if None not in expected and (set(expected) != found or len(expected) != len(found)):
