@@ -25,7 +25,8 @@ def mixed_job(random: Random) -> dict[str, Any]:
     count = random.randint(1, 6)
     tasks = [_task(random, number, range(number), is_finally=False) for number in range(count)]
     last = [_task(random, n, range(count, n), is_finally=True) for n in range(count, count + random.randint(0, 2))]
-    return {"name": "mixed", "tasks": tasks, "finally": last, "fail_fast": random.random() < 0.4}
+    job = {"name": "mixed", "tasks": tasks, "finally": last, "fail_fast": random.random() < 0.4}
+    return {**job, "timeout_sec": random.choice([3, 20, 60])} if random.random() < 0.4 else job
 
 
 def _task(random: Random, number: int, earlier: range, *, is_finally: bool) -> dict[str, Any]:
@@ -37,7 +38,8 @@ def _task(random: Random, number: int, earlier: range, *, is_finally: bool) -> d
     if type != "sleep" and not is_finally and random.random() < 0.25:
         task["on_fail"] = {"regress_to": random.choice([*needs, task["name"]]), "limit": random.randint(1, 2)}
     if type in ("task", "map") and random.random() < 0.2:
-        task["gate"] = "user_approval"
+        asking = {"user_approval": {"title": "Keep {{ output }}?", "timeout": 15}}
+        task["gate"] = random.choice(["user_approval", asking])
     return task
 
 
