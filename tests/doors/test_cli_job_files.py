@@ -135,5 +135,15 @@ def test_j4_a_check_with_an_app_knows_its_agents_too(
     ]
 
 
+def test_j4_a_store_of_the_environment_that_is_not_there_is_a_warning(
+    needy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARK_DB", f"sqlite:///{tmp_path}/nowhere.db")
+    found = run_cli("job", "check", needy)
+    assert (found.code, found.out) == (0, "ok: needy, 4 tasks.\n")
+    assert "not checked whether there is the gate 'size-limit'" in found.err
+    assert "nowhere.db" in found.err
+
+
 def test_j4_a_check_on_a_store_that_does_not_exist_cannot_look(needy: str, tmp_path: Path) -> None:
     assert "nowhere.db" in run_cli("job", "check", needy, "--db", f"sqlite:///{tmp_path}/nowhere.db").error_line(2)

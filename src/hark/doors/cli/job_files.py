@@ -9,7 +9,7 @@ import typer
 from hark.doors.cli.engine import local_app, open_engine
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json, printable
-from hark.model.errors import InvalidDefinition, InvalidInput
+from hark.model.errors import HarkError, InvalidDefinition, InvalidInput
 
 if TYPE_CHECKING:
     from hark.app.job_files import Job
@@ -87,31 +87,38 @@ def _check_needs(options: Options, job: "Job") -> list[str]:
     needs = needs_of(job.spec)
     if not needs:
         return []
-    known, where = _known_handlers(options)
+    known, where, problem = _known_handlers(options)
     if not where:
         listed = ", ".join(dict.fromkeys(map(str, needs)))
-        return [f"not checked whether there is {listed}: give --app, --db or --server."]
+        return [f"not checked whether there is {listed}: {problem or 'give --app, --db or --server.'}"]
     missing = [need for need in needs if need.listed not in known]
     if gates := [need.name for need in missing if need.what == "gate"]:
         raise unknown_gates(job, gates)
     text = f"is not registered in {' or '.join(where)}; the task waits until a worker has it."
-    return list(dict.fromkeys(f"{need.task}: {need} {text}" for need in missing))
+    found = dict.fromkeys(f"{need.task}: {need} {text}" for need in missing)
+    return [*found, *([f"live workers were not asked: {problem}"] if problem is not None else [])]
 
 
-def _known_handlers(options: Options) -> tuple[set[str], list[str]]:
-    """The handlers, agents and gates that there are, and the places where the options let this command look."""
-    known, where = set(), []
+def _known_handlers(options: Options) -> tuple[set[str], list[str], str | None]:
+    """The handlers, agents and gates that there are, the places where the options let this command look, and why it
+    could not look in one of them. A place that only the environment names may be missing: a build may set HARK_DB."""
+    known, where, problem = set(), [], None
     if options.app is not None:
         from hark.app.door_access import DoorAccess
 
         known |= DoorAccess(local_app(options)).handlers_of_app()
         where.append("the app")
     if options.remote is not None or options.url is not None:
-        with open_engine(options, "read") as hark:
-            live = [worker for worker in hark.workers().result() if worker.live]
-        known.update(*(worker.handlers for worker in live))
-        where.append("a live worker")
-    return known, where
+        try:
+            with open_engine(options, "read") as hark:
+                live = [worker for worker in hark.workers().result() if worker.live]
+            known.update(*(worker.handlers for worker in live))
+            where.append("a live worker")
+        except HarkError as error:
+            if options.db is not None or options.server is not None:
+                raise
+            problem = str(error)
+    return known, where, problem
 
 
 def graph(
