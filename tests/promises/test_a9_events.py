@@ -23,7 +23,7 @@ async def told(app: Hark, target: Any, id: str) -> list[str]:
     for event in await app.events(target, limit=1000):
         if event.type == "awakeable" and event.data["awakeable"] == id:
             found.append(event.data["status"] + (" awaited" if event.data.get("awaited") else ""))
-        elif event.type in ("claimed", "unclaimed") and event.data["awakeable"] == id:
+        elif event.type in ("claimed", "unclaimed", "awaited") and event.data["awakeable"] == id:
             found.append(event.type)
         elif event.type in ("await", "spawn"):
             for wait in event.data["waits"]:
@@ -76,6 +76,35 @@ async def test_a9_a_question_that_is_not_awaited_yet_is_told_apart(store: Store)
             assert await told(app, it, id) == ["PENDING", "open", "await"]
             await drained(app, app.reject(id, "no"))
             assert await told(app, it, id) == ["PENDING", "open", "await", "REJECTED"]
+
+
+@pytest.mark.parametrize("resident", [2000, 0], ids=["in memory", "replayed"])
+async def test_a9_a_question_that_is_awaited_beside_a_run_is_told_once(store: Store, resident: int) -> None:
+    go = asyncio.Event()
+
+    @workflow
+    async def beside(ctx: FunctionContext) -> Any:
+        question = await ctx.awakeable()
+        await ctx.wait_for_signal("begin")
+        found = await ctx.gather(question, ctx.run(go.wait, name="slow"))
+        await ctx.run(asyncio.sleep, 0)
+        return found
+
+    async with Hark(store.url, **store.options, resident_functions=resident) as app, app.worker():
+        app.register(beside)
+        it = await app.start(beside)
+        await it.wait_for("awaiting_signal", timeout=60)
+        await it.signal("begin")
+        id = await only(app, it)
+
+        async def awaited() -> bool:
+            return "awaited" in await told(app, it, id)
+
+        await until(awaited, "the function to await it")
+        await app.resolve(id, 1)
+        go.set()
+        assert await it.result(timeout=60) == [1, True]
+        assert await told(app, it, id) == ["PENDING", "open", "awaited", "RESOLVED"]
 
 
 async def test_a9_a_timeout_is_an_event(store: Store) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 OutcomeType = Literal["next", "retry", "await", "spawn", "done", "stop", "held", "reclaimed", "handed_back"]
 NoteType = Literal["stream", "heartbeat", "checkpoint", "escalated"]
 # A program writes these with an outcome (`Decision.events`).
-ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed", "thrown", "moved"]
+ProgramEventType = Literal["iteration", "paused", "gate", "skipped", "regressed", "thrown", "moved", "awaited"]
 EventType: TypeAlias = OutcomeType | NoteType | ProgramEventType | Literal[
     "started", "error", "signal", "broadcast", "message", "timeout", "awakeable", "joined", "cancelled", "failed",
     "retried", "cancelling", "undo_failed", "undelivered", "unsettled", "start_refused",
@@ -107,6 +107,11 @@ EVENTS: Final[dict[EventType, EventInfo]] = {
             "by?": "the name of the person or program that answered",
             "via?": "the door: `python`, `step`, `cli`, `http` or `link`",
         },
+    ),
+    "awaited": EventInfo(
+        "The code of a function awaits an awakeable that it had created before, while something else of it runs. When "
+        "nothing runs, `await` says what the code waits for.",
+        {"awakeable": "the id of the awakeable"},
     ),
     "claimed": EventInfo(
         "A person claimed an awakeable of the instance, to work on it.",

@@ -32,7 +32,13 @@ from hark.model.events import OutcomeType
 from hark.model.failures import failure_of
 from hark.programs.functions.function_journal import NEW_VISIT, UNDOING
 from hark.programs.functions.function_runs import plan_retry
-from hark.programs.functions.function_waits import WaitChanges, needs_changes, unawaited_places, wait_changes
+from hark.programs.functions.function_waits import (
+    WaitChanges,
+    needs_changes,
+    newly_awaited,
+    unawaited_places,
+    wait_changes,
+)
 from hark.programs.functions.operations import (
     AwakeableAnswer,
     EffectOperation,
@@ -240,7 +246,9 @@ class Session(Replay):
             keep_slot=self._keeps_slot(),
             fire_deadlines=fire_deadlines,
         )
-        return self._decide("next", move, changes.effects)
+        decision = self._decide("next", move, changes.effects)
+        decision.events = newly_awaited(self._open.values())
+        return decision
 
     def _park(self) -> Decision:
         changes = self._wait_changes()

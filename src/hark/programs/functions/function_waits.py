@@ -7,8 +7,9 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from hark.model import json
 from hark.model.activation import Claim, WaitRow
-from hark.model.decisions import Arm, CancelChild, Effect, NewAwakeable, Settle
+from hark.model.decisions import Arm, CancelChild, DecisionEvent, Effect, NewAwakeable, Settle
 from hark.programs.functions.operations import AwakeableAnswer, Operation, entry_of
 
 _ANSWERED = "-1"  # the place of a wait whose answer a retry has cut off: it belongs to no entry
@@ -58,7 +59,7 @@ def wait_changes(claim: Claim, operations: Mapping[int, Operation], withdrawn: S
         if place not in armed:
             arms += operation.waits_to_arm()
             if isinstance(operation, AwakeableAnswer) and operation.new is not None:
-                operation.new.awaited = operation.awaited
+                operation.new.awaited = operation.told = operation.awaited
                 awakeables.append(operation.new)
     disarm = [wait for wait in claim.waits if wait.place not in wanted]
     effects: list[Effect] = []
@@ -69,8 +70,20 @@ def wait_changes(claim: Claim, operations: Mapping[int, Operation], withdrawn: S
 
 
 def unawaited_places(operations: Iterable[Operation]) -> tuple[str, ...]:
-    """The places of the awakeables that the code has created and not awaited yet."""
-    return tuple([one.place for one in operations if isinstance(one, AwakeableAnswer) and not one.awaited])
+    """The places of the awakeables that the code has created and not awaited yet; the event of a park tells of the
+    others that it waits for them."""
+    asked = [one for one in operations if isinstance(one, AwakeableAnswer)]
+    for one in asked:
+        one.told = one.awaited
+    return tuple([one.place for one in asked if not one.awaited])
+
+
+def newly_awaited(operations: Iterable[Operation]) -> tuple[DecisionEvent, ...]:
+    """The events of the awakeables that the code has begun to await since the last commit."""
+    new = [one for one in operations if isinstance(one, AwakeableAnswer) and one.awaited and not one.told]
+    for one in new:
+        one.told = True
+    return tuple([DecisionEvent("awaited", None, json.dump({"awakeable": one.id})) for one in new])
 
 
 def _withdrawn(claim: Claim, wait: WaitRow) -> list[Effect]:

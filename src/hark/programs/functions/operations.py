@@ -271,6 +271,8 @@ class WaitForSignal(Operation):
 class AwakeableAnswer(Operation):
     """The answer to an awakeable; open from the creation of the awakeable."""
 
+    told = False  # an event says that the code awaits it
+
     def __init__(self, id: str, decoder: Callable[[str], Any], title: str | None) -> None:
         super().__init__("awakeable")
         self.id = id

@@ -390,6 +390,8 @@ class Replay:
         self._is_live = True
         for operation in self._open.values():
             self._inbox.expect(operation)
+            if isinstance(operation, AwakeableAnswer):  # after a crash an event may be missing, none is written twice
+                operation.told = operation.awaited
         if journal.is_retry:
             self._repeat_cut_lines()
             # Waits of operations that only the failed attempt asked for are withdrawn.
