@@ -384,15 +384,30 @@ async def test_x7_a_failed_job_is_kept_with_its_tasks_and_a_failed_task_goes_wit
         assert len(kept) == 3
         await app.advance(8 * DAY)
         await remove_old(app)
-        await remove_old(app)  # a job, and the next time its tasks
         assert await ids(store) == kept
         await app.retry("failing")
         await app.drain()
         assert (await app.get("failing")).status == "failed"
         await app.advance(31 * DAY)
-        await remove_old(app)
-        await remove_old(app)
+        await remove_old(app)  # a job, and then its tasks
         assert await ids(store) == set()
+
+
+async def test_x7_tasks_are_looked_at_once_an_hour(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of failed jobs stay for months, and each look reads all of them."""
+    reads: list[int] = []
+    finished = instance_views._finished
+
+    def counted(store: Any, before: int, failed_before: int, sort: int) -> Any:
+        reads.append(sort)
+        return finished(store, before, failed_before, sort)
+
+    monkeypatch.setattr(instance_views, "_finished", counted)
+    async with open_app(store) as app:
+        for advance in (0, 60, 3480, 120, 60):
+            await app.advance(advance)
+            await remove_old(app)
+    assert reads == [1, 0, 2] + [1, 0] * 2 + [1, 0, 2] + [1, 0]
 
 
 async def ids(store: Store) -> set[str]:

@@ -384,7 +384,7 @@ READS: dict[str, Question] = {
     "finished_before": Question(
         sql.finished_before, {"instances_finished", "instances_pkey"}, None,
         lambda size: {
-            "before": NOW + 1, "failed_before": NOW, "failed": 0, "at": NOW, "size": 100,
+            "before": NOW + 1, "failed_before": NOW, "sort": 0, "at": NOW, "size": 100,
             "after": f"finished-{1_000_000 + size // 2}",
         },
     ),

@@ -204,19 +204,22 @@ async def follow(store: Store, positions: dict[str, int], limit: int) -> tuple[b
 # -- retention -------------------------------------------------------------------------------------
 
 
-async def expirable(store: Store, before: int, failed_before: int) -> AsyncIterator[builtins.list[str]]:
-    """The ids that retention may remove, in pages: first of failed instances, then of others."""
-    for failed in (True, False):
-        async for page in _finished(store, before, failed_before, failed=failed):
+_OTHERS, _FAILED, _TASKS = 0, 1, 2  # the sorts of `finished_before`
+
+
+async def expirable(store: Store, before: int, failed_before: int, *, tasks: bool) -> AsyncIterator[builtins.list[str]]:
+    """The ids that retention may remove, in pages. With `tasks` also tasks, at the end, when their jobs are removed."""
+    for sort in (_FAILED, _OTHERS, _TASKS) if tasks else (_FAILED, _OTHERS):
+        async for page in _finished(store, before, failed_before, sort):
             yield [id for _, id in page]
 
 
 async def oldest(store: Store, before: int, limit: int) -> builtins.list[str]:
-    """The ids of those that finished first, failed ones too."""
+    """The ids of those that finished first, whatever they are."""
     found: builtins.list[tuple[int, str]] = []
-    for failed in (True, False):
+    for sort in (_FAILED, _OTHERS, _TASKS):
         count = 0
-        async for page in _finished(store, before, before, failed=failed):
+        async for page in _finished(store, before, before, sort):
             found += page
             count += len(page)
             if count >= limit:
@@ -225,15 +228,14 @@ async def oldest(store: Store, before: int, limit: int) -> builtins.list[str]:
 
 
 async def _finished(
-    store: Store, before: int, failed_before: int, *, failed: bool
+    store: Store, before: int, failed_before: int, sort: int
 ) -> AsyncIterator[builtins.list[tuple[int, str]]]:
     """Times and ids of those that may be removed, oldest first, in pages; a page also counts those that must stay."""
     at, last = 0, ""
     while True:
         page = await store.read(
-            sql.finished_before, before=before, failed_before=failed_before, failed=int(failed), at=at, after=last,
-            size=_PAGE,
-        )  # fmt: skip
+            sql.finished_before, before=before, failed_before=failed_before, sort=sort, at=at, after=last, size=_PAGE
+        )
         yield [(finished_at, id) for id, finished_at, removable in page if removable]
         if len(page) < _PAGE:
             return

@@ -33,6 +33,7 @@ _log = get_logger()
 _RETENTION = 60.0  # seconds between two runs of retention
 _LOG_AGAIN = 60.0  # seconds
 _NEIGHBOURS = 1.0  # seconds between two looks at the processes of this machine
+_TASKS = 3600 * 1_000_000  # µs between two runs that also remove tasks
 _BETWEEN_CHECKS = 0.02  # seconds from a check to the next, however many hints there are
 
 
@@ -58,6 +59,7 @@ class Peers:
         self._neighbours: list[str] = []  # the processes of other workers on this machine, as last read
         self.checking = False
         self._check_again = False
+        self._tasks_removed = 0  # when tasks were removed last, by the database's clock
         self._warning = RepeatedWarning(_log, "The database does not answer: %s. Trying again.", _LOG_AGAIN)
         self.on_new_origin: Callable[[], None] = lambda: None
         """Called when a server has recorded its address."""
@@ -92,7 +94,11 @@ class Peers:
             await asyncio.sleep(store.poll)
 
     async def _remove_old(self) -> None:
-        await remove_old(self._state.store, self._retention, self._state.clock.now, self._submit)
+        now = self._state.clock.now()
+        tasks = not 0 <= now - self._tasks_removed < _TASKS
+        if tasks:
+            self._tasks_removed = now
+        await remove_old(self._state.store, self._retention, self._state.clock.now, self._submit, tasks=tasks)
 
     # -- after a hint -----------------------------------------------------------------------------
 

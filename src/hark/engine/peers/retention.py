@@ -1,7 +1,8 @@
 """Retention: removes finished instances, and old events, after their time, batch after batch, a turn each.
 
 Runs every minute in each process that has a worker. Other requests have their turns in between. Which rows are removed
-is decided in kernel/retain.py.
+is decided in kernel/retain.py. Tasks are looked at once an hour: those of failed jobs stay for months, and are all read
+to find the others.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ class Retention(NamedTuple):
 Submit = Callable[[Retain | RetainEvents, Reply[Any]], None]
 
 
-async def remove_old(store: Store, kept: Retention, now: Callable[[], int], submit: Submit) -> None:
-    """Remove everything that is older. A failure is left for the next run."""
+async def remove_old(
+    store: Store, kept: Retention, now: Callable[[], int], submit: Submit, *, tasks: bool = True
+) -> None:
+    """Remove everything that is older, tasks only if asked to. A failure is left for the next run."""
     with contextlib.suppress(HarkError, StoreFault):
         before = now() - int(kept.finished * 1_000_000)
         failed = now() - int(kept.failed * 1_000_000)
-        async for ids in instance_views.expirable(store, before, failed):
+        async for ids in instance_views.expirable(store, before, failed, tasks=tasks):
             if ids:
                 await _remove(submit, Retain(before=before, failed_before=failed, ids=ids))
         while await _remove(submit, Retain(before=before)):

@@ -58,7 +58,8 @@ count_failed = Sql(
     """
     SELECT count(*), min(f.finished_at) FROM (
         SELECT i.finished_at FROM instances i
-        WHERE CASE WHEN i.status = 'failed' AND i.kind <> 'task' THEN 1 ELSE 0 END = 1 AND i.finished_at IS NOT NULL
+        WHERE CASE WHEN i.kind = 'task' THEN 2 WHEN i.status = 'failed' THEN 1 ELSE 0 END = 1
+            AND i.finished_at IS NOT NULL
         ORDER BY i.finished_at, i.id LIMIT :most::bigint) f
     """
 )

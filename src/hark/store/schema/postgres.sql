@@ -119,9 +119,11 @@ CREATE INDEX instances_kept_key ON instances (correlation_key, created_at) WHERE
 CREATE INDEX instances_parent ON instances (parent_id) WHERE parent_id IS NOT NULL;
 -- The children behind a wait.
 CREATE INDEX instances_parent_wait ON instances (parent_wait) WHERE parent_wait IS NOT NULL;
--- Retention: a page of those that finished first; failed ones, which are kept for longer, apart from the others.
+-- Retention: a page of those that finished first. Failed ones, which are kept for longer, and tasks, which go with their
+-- jobs, are apart from the others.
 CREATE INDEX instances_finished ON instances
-    ((CASE WHEN status = 'failed' AND kind <> 'task' THEN 1 ELSE 0 END), finished_at, id) WHERE finished_at IS NOT NULL;
+    ((CASE WHEN kind = 'task' THEN 2 WHEN status = 'failed' THEN 1 ELSE 0 END), finished_at, id)
+    WHERE finished_at IS NOT NULL;
 -- Lists, newest first: a filter with few matches reads few rows.
 CREATE INDEX instances_listed ON instances (definition, status, kind, created_at, nth, id);
 

@@ -13,16 +13,16 @@ _ANCESTOR = f"""
                 UNION SELECT p.id, p.parent_id, p.finished_at, p.status, p.kind
                 FROM instances p JOIN above a ON p.id = a.parent_id)
             SELECT 1 FROM above WHERE finished_at IS NULL OR (i.kind = 'task' AND finished_at >= {_LIMIT_ABOVE})"""
-# The first column of the index `instances_finished`.
-_IS_FAILED = "CASE WHEN i.status = 'failed' AND i.kind <> 'task' THEN 1 ELSE 0 END"
+# The first column of the index `instances_finished`: 0, 1 for failed instances, 2 for tasks.
+_SORT = "CASE WHEN i.kind = 'task' THEN 2 WHEN i.status = 'failed' THEN 1 ELSE 0 END"
 
-# X7, read outside a turn: a page of instances that finished long ago, failed ones or others, and for each whether it
-# may be removed: it has no live ancestor, and is not a task of a job that is kept, whose retry needs the outputs of its
+# X7, read outside a turn: a page of instances of a sort that finished long ago, and for each whether it may be
+# removed: it has no live ancestor, and is not a task of a job that is kept, whose retry needs the outputs of its
 # tasks. A page also counts the instances that must stay, so that it is short however many those are.
 finished_before = Sql(
     f"""
     SELECT i.id, i.finished_at, NOT EXISTS ({_ANCESTOR}) FROM instances i
-    WHERE {_IS_FAILED} = :failed::integer AND i.finished_at IS NOT NULL AND i.finished_at < {_LIMIT}
+    WHERE {_SORT} = :sort::integer AND i.finished_at IS NOT NULL AND i.finished_at < {_LIMIT}
         AND (i.finished_at, i.id) > (:at::bigint, :after::text)
     ORDER BY i.finished_at, i.id LIMIT :size::bigint
     """
