@@ -143,16 +143,17 @@ _modules = itertools.count()
 _folder = tempfile.TemporaryDirectory()
 
 
-def imported(name: str, program: Program) -> Any:
+def imported_source(text: str) -> Any:
+    """The module of this text."""
     module = f"generated_orders_{next(_modules)}"
     path = Path(_folder.name, f"{module}.py")
-    path.write_text(source(name, program))
+    path.write_text(text)
     spec = importlib.util.spec_from_file_location(module, path)
     assert spec is not None
     assert spec.loader is not None
     sys.modules[module] = found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
-    return found.order
+    return found
 
 
 _ran: Counter[str] = Counter()
@@ -339,7 +340,7 @@ class World:
         if self.codes:
             await self.close()
         self.codes.append(program)
-        self.app = Harness(imported(self.name, program), url=self.url, **self.options)
+        self.app = Harness(imported_source(source(self.name, program)).order, url=self.url, **self.options)
         if self.now is not None:
             self.app.clock.now = self.now
         self.now = self.app.clock.now
