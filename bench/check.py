@@ -8,6 +8,7 @@ against its steps without it: the check is stopped and continued in turns, so th
 import argparse
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,20 +27,12 @@ from bench.postgres import create_database, postgres, query  # noqa: E402
 from bench.table import Line, mb, rate  # noqa: E402
 
 SECONDS, BYTES, KEPT = 300.0, 300e6, 0.95
-WINDOW = 2.0  # seconds
+WINDOW = 0.5  # seconds
+START = 2.0  # seconds in which Python imports the check, before the first window
 # The columns that are different in each copy of an instance, by table.
 COPIED = {"instances": ["id"], "waits": ["id", "instance_id"], "journal": ["instance_id"]}
 
 Sql = Callable[[str], str]
-
-
-def on_sqlite(path: Path) -> Sql:
-    def run(sql: str) -> str:
-        db = apsw.Connection(str(path))
-        db.set_busy_timeout(60_000)
-        return "\n".join(str(row[0]) for row in db.execute(sql))
-
-    return run
 
 
 def copy(run: Sql, columns: Callable[[str], str], prefix: str, times: int) -> None:
@@ -98,6 +91,7 @@ def measure(store: str, url: str, instances: int) -> Iterator[Line]:
     with working(url) as worker, tempfile.TemporaryFile("w+") as output:
         command = [str(Path(sys.executable).parent / "hark"), "check", "--app", "bench.check_work:app", "--db", url]
         check = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+        time.sleep(START)
         beside: list[float] = []
         alone: list[float] = []
         while True:
@@ -114,7 +108,7 @@ def measure(store: str, url: str, instances: int) -> Iterator[Line]:
         assert int(text.split()[0]) >= instances, text
     cpu, memory = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
     seconds = SECONDS * instances / 100_000
-    with_check, without = _mean(beside[: len(alone)]), _mean(alone)
+    with_check, without = statistics.median(beside[: len(alone)]), statistics.median(alone)
     what = f"{store}: {instances:,} functions with {ENTRIES} entries"
     yield Line(f"{what}: processor time of the check", f"{cpu:.1f} s", f"{seconds:.0f} s", cpu / seconds, most=1)
     yield Line(f"{what}: memory of the check", mb(memory), mb(BYTES), memory / BYTES, most=1)
@@ -130,10 +124,6 @@ def _rate(worker: Worker) -> float:
     return (worker.steps() - before) / (time.monotonic() - since)
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
 def fill(url: str) -> None:
     subprocess.run([sys.executable, "-m", "bench.check_work", "fill", url], check=True, cwd=ROOT)
 
@@ -141,24 +131,38 @@ def fill(url: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="check a tenth")
+    parser.add_argument("--only", choices=("sqlite", "postgres"), help="measure one store")
     parser.add_argument("--instances", type=int, help="live functions; 100,000, or 10,000 with --quick")
     options = parser.parse_args()
     instances = options.instances or (10_000 if options.quick else 100_000)
-    times = instances // REAL - 1
+    if options.only != "postgres":
+        on_sqlite(instances)
+    if options.only != "sqlite":
+        on_postgres(instances)
+
+
+def on_sqlite(instances: int) -> None:
     with tempfile.TemporaryDirectory(prefix="hark-bench-sqlite-") as folder:
         path = Path(folder, "bench.db")
+
+        def run(sql: str) -> str:
+            return "\n".join(str(row[0]) for row in apsw.Connection(str(path)).execute(sql))
+
         fill(f"sqlite:///{path}")
-        copy(on_sqlite(path), columns_on_sqlite, "", times)
+        copy(run, columns_on_sqlite, "", instances // REAL - 1)
         for line in measure("SQLite", f"sqlite:///{path}", instances):
             print(line, flush=True)
+
+
+def on_postgres(instances: int) -> None:
     with postgres() as server:
         url = create_database(server, "bench_hark_check")
-        fill(url)
 
         def run(sql: str) -> str:
             return query(url, sql)
 
-        copy(run, columns_on_postgres, "hark.", times)
+        fill(url)
+        copy(run, columns_on_postgres, "hark.", instances // REAL - 1)
         run("VACUUM (ANALYZE)")
         for line in measure("PostgreSQL", url, instances):
             print(line, flush=True)
