@@ -70,6 +70,7 @@ async def test_v3_fault_77_a_function_that_diverges_is_held_and_goes_on_when_fit
         why = await app.why(order.id)
         assert [blocker.reason for blocker in why.blockers] == ["held"]
         assert "run reserve" in why.text
+        assert why.waits == ()  # its signal has come
         with pytest.raises(InstanceHeld):
             await app.result(order.id)
     async with harness(store, old) as app:

@@ -199,7 +199,7 @@ async def test_v8_other_code_under_one_version_is_named_when_it_is_registered(
     assert set(before.fingerprints) < set(now.fingerprints)
     [text] = [record.getMessage() for record in caplog.records if "other code" in record.getMessage()]
     assert "waits version 1" in text
-    assert "1 unfinished instances began with earlier code" in text
+    assert "unfinished instances that are older than the change: 1" in text
     assert all(code in text for code in now.fingerprints)
 
 

@@ -120,8 +120,8 @@ async def older_instances(store: Store) -> list[TwoCodes]:
     return [
         TwoCodes(
             f"{row.name} version {row.version}",
-            f"{row.instances}{'+' if row.instances >= 1000 else ''} unfinished instances are older than its code "
-            f"{row.fingerprint}, which was {row.earlier_code} before",
+            f"{row.instances}{'+' if row.instances >= 1000 else ''} unfinished instances are older than the last "
+            f"change of its code, from {row.earlier_code} to {row.fingerprint}",
         )
         for row in await store.read(reads.changed_versions)
         if row.instances
@@ -144,7 +144,7 @@ async def changes(store: Store, changed: Collection[tuple[str, int]], here: Mapp
         if others:
             parts.append(f"{codes_of(others[0])[lane]} on {name_of(others[0])}")
         if row.instances:
-            parts.append(f"{row.instances} unfinished instances began with earlier code")
+            parts.append(f"unfinished instances that are older than the change: {row.instances}")
         texts.append(
             f"{row.name} version {row.version} has other code than before: {'; '.join(parts)}. `hark check` says "
             "whether what is live continues with it; a new version= keeps both apart."

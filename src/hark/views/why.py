@@ -52,6 +52,9 @@ async def explain(store: Store, target: str, here: Container[str]) -> Why:
     waits = await store.read(reads.open_waits_of, ids=[id]) if joinable else []
     children, questions = await _children(store, waits), await _questions(store, waits)
     waits = [wait for wait in waits if not _is_answered(wait, questions)]
+    if row.status == "held":  # what has come is kept until its code fits
+        arrived = {(kind, name) for kind, name, _ in await store.read(reads.unconsumed_signals, id=id)}
+        waits = [wait for wait in waits if (wait.kind, wait.name) not in arrived]
     if row.lane == BPMN:  # its wait for children is always open, whether it has some or not
         waits = [wait for wait in waits if wait.kind != "children" or wait.id in children]
     attempts = await _next_attempts(store, row, waits)

@@ -130,7 +130,9 @@ def _check_held(facts: dict[str, Any]) -> Check:
     held = facts["held"]
     if not held:
         return Check("held", "ok", "no instance is held")
-    groups = [f"{_count(one['instances'], 'instance')} of {one['what']}: {one['cause']}" for one in held[:_LISTED]]
+    groups = [
+        f"{_count(one['instances'], 'instance')} of {one['what']}: {one['cause'].rstrip('.')}" for one in held[:_LISTED]
+    ]
     text = "`hark instance list --status held` lists them; they go on when a worker has code that fits"
     return Check("held", "error", f"{'; '.join(groups)}; {text}")
 
