@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from hark import Hark
+from hark import Dag, Hark
 from hark.doors.http import feed, open_streams, server, stream
 from hark.doors.http.asgi import AsgiApp
 from tests.support.http import app_on, lines_of, serving
-from tests.support.inspect import until
+from tests.support.inspect import query, until
 from tests.support.stores import Store
 
 
@@ -333,3 +333,33 @@ async def test_a_stream_above_the_limits_is_refused(
         assert refused.headers["retry-after"] == "5"
         async with following(http, "o-1"):
             assert (await http.get("/instances/o-1/stream")).json()["type"] == "TooManyStreams"
+
+
+async def test_fault_86_a_client_goes_on_after_a_restore_with_the_id_of_an_event_that_was_lost(
+    pg_store: Store,
+) -> None:
+    """The streams of an instance and of a job, and the list of events, after the next era of the store has begun."""
+    dag = Dag("build")
+    dag.sleep("long", 3600)
+    async with app_on(pg_store) as app, app.worker():
+        app.register(dag)
+        for definition, id in (("Order", "o-1"), (dag, "job")):
+            await app.start(definition, id=id)
+        await until(lambda: _is(app, "o-1", "awaiting_signal"), "the park")
+        tx, seq = (await app.events_after((0, 0), limit=1000))[-1].cursor
+    lost = (tx + 1_000_000, seq + 1_000_000)  # as if the time before the restore had gone on
+    await query(pg_store, "UPDATE eras SET cluster = 'restored/snapshot'")
+    app = app_on(pg_store)
+    app.register(dag)
+    async with app, serving(app) as http:
+        await app.signal("o-1", "paid", {"amount": 1})
+        await app.result("o-1", timeout=30)
+        await app.cancel("job")
+        async with following(http, "o-1", **{"Last-Event-ID": str(lost[1])}) as events:
+            assert [event["event"] async for event in events] == ["signal", "done", "end"]
+        async with following(http, "job", **{"Last-Event-ID": f"{lost[0]}.{lost[1]}"}) as events:
+            assert "cancelled" in [event["event"] async for event in events]
+        answer = await http.get("/events", params={"after": f"{lost[0]}.{lost[1]}"})
+        assert answer.status_code == 200, answer.text
+        listed = answer.json()["items"]
+        assert [event["type"] for event in listed if event["instance_id"] == "o-1"] == ["signal", "done"]
