@@ -172,7 +172,7 @@ async def test_j10_fault_53_an_app_opens_and_works_without_a_server_and_connects
             async with plain_client(server.url, "signals") as client:
                 seen = await client.watch()
                 await until(lambda: seen, "the signal from before, which the app kept for NATS", 30)
-                await client.put(f"{instance.id}.s", "over NATS")
+                await client.put(f"{instance.id}.s", '"over NATS"')
                 assert await until_collected(store, instance, 2) == ["over SQL", "over NATS"]
 
 

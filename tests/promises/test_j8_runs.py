@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hark import BpmnError, Dag, Hark, InvalidInput, PayloadTooLarge, RunFailed, TaskContext
+from hark import BpmnError, Dag, Hark, InvalidInput, PayloadTooLarge, RunFailed, StoreUnavailable, TaskContext
+from hark.model.notes import AnyNote, NoteRun
 from tests.promises.support_jobs import one_task, ran, started
 from tests.promises.support_machines import LEASE, harness, neighbour
 from tests.support.harness import drained, held
@@ -426,3 +427,40 @@ async def test_j8_a_run_ends_with_the_time_of_its_attempt(store: Store) -> None:
         await job.wait_for("failed", timeout=30)
         assert "timeout_sec" in ((await job.get()).error or "")
     assert cancelled.is_set()
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["not committed", "committed, and the answer was lost"])
+async def test_j8_an_outage_after_a_function_has_ended_does_not_run_it_again(store: Store, committed: bool) -> None:
+    calls: list[int] = []
+
+    async def call() -> str:
+        calls.append(1)
+        return "paid"
+
+    async def work(task: TaskContext) -> Any:
+        return [await task.run(call), await task.wait_for_signal("s", 600)]
+
+    async with harness(store) as app:
+        app.handler("work")(work)
+        note, failed = app._services.note, []
+
+        def failing_once(one: AnyNote) -> Any:
+            if not isinstance(one, NoteRun) or failed:
+                return note(one)
+            failed.append(one)
+            return _after(note(one) if committed else None)
+
+        app._services.note = failing_once  # type: ignore[method-assign]
+        job = await drained(app, app.start(one_task()))
+        await drained(app, job.signal("s", 1))
+        assert await job.result(timeout=10) == {"work": ["paid", 1]}
+    assert (calls, len(failed)) == ([1], 1)
+
+
+def _after(committing: Any) -> Any:
+    async def unavailable() -> None:
+        if committing is not None:
+            await committing
+        raise StoreUnavailable("The database does not answer.")
+
+    return asyncio.ensure_future(unavailable())

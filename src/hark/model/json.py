@@ -280,13 +280,12 @@ def _write(
     try:
         back = read(raw)
         equal = (compare or forms) and is_equal(value, back)
+        if equal and read is load:
+            return text
         if forms and not equal and (plain := _with_forms(value, what, error)) is not value:
             return _write(plain, encode, read, limit, what, error, compare)
-        if compare:
-            if equal and read is load:
-                return text
-            if not equal and (problem := look_alike(value, back)):
-                raise error(f"The {what} {problem}")
+        if compare and not equal and (problem := look_alike(value, back)):
+            raise error(f"The {what} {problem}")
         same = len(_encode(back)) == size  # differs when a key was lost, and for harmless reasons
     except HarkError:
         raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hark.model.activation import JournalRow
 from hark.model.error_codec import decode_error
-from hark.model.errors import BpmnError, NonDeterministic, TaskLost
+from hark.model.errors import BpmnError, NonDeterministic, StoreUnavailable, TaskLost
 from hark.model.notes import NoteRun, NoteRuns
 from hark.programs.functions.branches import Suspended
 from hark.programs.functions.function_runs import Runs
@@ -21,6 +21,7 @@ from hark.programs.functions.operations import Run
 if TYPE_CHECKING:
     from hark.programs.jobs.tasks.task_session import TaskSession
 
+_TRY_AGAIN = 0.5  # seconds
 _ADVICE = (
     "It is held and loses nothing: it goes on by itself when a worker registers a handler that asks for the same runs "
     "in the same order up to its next checkpoint. To begin anew with changed code, cancel the job and start it again."
@@ -91,13 +92,31 @@ class TaskRuns:
             raise session.lost
         is_first = self._is_first
         self._is_first = False
-        await session.note(
+        await self._record(
             NoteRun(
                 session.claim.id, session.claim.epoch, period=period, seq=seq, name=run.name, value=value, error=error,
                 is_first=is_first,
             )
         )  # fmt: skip
         return value, error
+
+    async def _record(self, note: NoteRun) -> None:
+        """Commit a result, however long the database cannot be reached: the function has run, and shall not run again.
+        A commit whose outcome is unknown is looked up before the next attempt."""
+        while True:
+            try:
+                await self._session.note(note)
+            except StoreUnavailable:
+                await asyncio.sleep(_TRY_AGAIN)
+                if any(line.seq == note.seq for line in await self._read_lines(note.period)):
+                    return
+            else:
+                return
+
+    async def _read_lines(self, period: int) -> list[JournalRow]:
+        claim = self._session.claim
+        lines: list[JournalRow] = await self._session.patient_note(NoteRuns(claim.id, claim.epoch, period=period))
+        return lines
 
     async def _lines(self) -> dict[int, JournalRow]:
         """The lines of this period, by number. Read once, if another activation may have written some."""
@@ -109,8 +128,7 @@ class TaskRuns:
         return self._stored
 
     async def _read(self) -> None:
-        session = self._session
-        lines = await session.note(NoteRuns(session.claim.id, session.claim.epoch, period=session.state.period))
+        lines = await self._read_lines(self._session.state.period)
         if self._stored is None:  # no checkpoint came first
             self._stored = {line.seq: line for line in lines}
 

@@ -33,6 +33,7 @@ from hark.model.notes import (
     NoteEvents,
     NoteInbox,
     NoteParent,
+    NoteRuns,
     NoteState,
     NoteTimeout,
     NoteWait,
@@ -174,7 +175,7 @@ class TaskSession:
             with contextlib.suppress(Exception):
                 await reply
         with contextlib.suppress(Exception):
-            await self._patient_note(NoteState(self.claim.id, self.claim.epoch, disarm=(wait,), run_id=self.state.run))
+            await self.patient_note(NoteState(self.claim.id, self.claim.epoch, disarm=(wait,), run_id=self.state.run))
 
     async def _arm(self, wait: WaitRow, arm: Arm) -> InboxRow | None:
         if self._disarming is not None:
@@ -207,7 +208,7 @@ class TaskSession:
                 if answer.done():
                     return answer.result()
                 if is_deadline:
-                    late: InboxRow | None = await self._patient_note(
+                    late: InboxRow | None = await self.patient_note(
                         NoteTimeout(self.claim.id, self.claim.epoch, wait_id=wait.id)
                     )
                     if late is not None:
@@ -290,7 +291,7 @@ class TaskSession:
             listener.reset(listener.seen)
             try:
                 # All of it: a signal that another task gave back has the number that it had in the queue of the run.
-                rows = await self._patient_note(NoteInbox(self.claim.id, self.claim.epoch))
+                rows = await self.patient_note(NoteInbox(self.claim.id, self.claim.epoch))
             except Exception as error:
                 self._end_waits(error)
                 return
@@ -405,7 +406,7 @@ class TaskSession:
         self._notes.discard(reply)
         return result
 
-    async def _patient_note(self, note: NoteInbox | NoteTimeout | NoteState) -> Any:
+    async def patient_note(self, note: NoteInbox | NoteTimeout | NoteState | NoteRuns) -> Any:
         """The result of a note that may be taken again: a handler that waits does not fail because the database cannot
         be reached for a while."""
         while True:
