@@ -54,7 +54,18 @@ IN_A_CHAIN = {  # nodes between a start and an end: the first of them is in line
     "a message without a name": (catch('<messageEventDefinition messageRef="blank"/>'), "blank", 16, "no name"),
     "a signal without a name": (catch('<signalEventDefinition signalRef="nameless"/>'), "nameless", 15, "no name"),
     "a catch event without an event": (catch(""), "n", 4, "no event definition"),
-    "an event with two definitions": (catch(SIGNAL + SIGNAL), "n", 4, "several event definitions"),
+    "an event that waits for all of its definitions": (
+        catch(SIGNAL + SIGNAL).replace("<intermediateCatchEvent", '<intermediateCatchEvent parallelMultiple="true"'),
+        "n", 4, "waits for all of its events",
+    ),
+    "an error among several thrown events": (
+        f'<subProcess id="sub"><startEvent id="i"/><endEvent id="n">{SIGNAL}<errorEventDefinition errorRef="err"/>'
+        '</endEvent><sequenceFlow sourceRef="i" targetRef="n"/></subProcess>',
+        "n", 4, "cannot be one of several definitions",
+    ),
+    "a link among several events": (
+        catch(SIGNAL + '<linkEventDefinition name="x"/>'), "n", 4, "cannot be one of several definitions",
+    ),
     "an error that is thrown in between": (throw('<errorEventDefinition errorRef="err"/>'), "n", 4, "cannot be"),
     "an unknown event definition": (catch("<eventDefinitionRef>x</eventDefinitionRef>"), "n", 4, "'x'"),
     "a timer without a text": (timer(""), "n", 4, "timeDate"),

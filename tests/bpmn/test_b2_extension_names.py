@@ -223,7 +223,8 @@ STANDARD = {
     '<callActivity id="n" camunda:caseRef="claim"/>': "the case 'claim'",
     '<callActivity id="n" calledElement="shared"/>': "the global task 'shared'",
     '<intermediateCatchEvent id="n" parallelMultiple="true"><timerEventDefinition><timeDuration>P1D</timeDuration>'
-    "</timerEventDefinition></intermediateCatchEvent>": "several event definitions",
+    "</timerEventDefinition><conditionalEventDefinition><condition>=x</condition></conditionalEventDefinition>"
+    "</intermediateCatchEvent>": "waits for all of its events",
 }
 
 

@@ -43,8 +43,9 @@ async def marks_of(store: Store, instance: Instance) -> Marks:
 
 
 def _elements_of(waits: Iterable[Wait]) -> set[str]:
-    """The elements that have these waits: the place of a wait is `element#token`."""
-    return {wait.place.rpartition("#")[0] for wait in waits if "#" in wait.place}
+    """The elements that have these waits: the place of a wait is `element#token`; of a further event of an element,
+    there is a number between them."""
+    return {wait.place.partition("#")[0] for wait in waits if "#" in wait.place}
 
 
 async def _history(store: Store, id: str) -> tuple[Counter[str], Counter[str]]:

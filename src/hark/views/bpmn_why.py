@@ -56,7 +56,7 @@ class BpmnPosition:
 
     def located(self, waiting: Waiting) -> Waiting:
         """The explanation of a wait, with the element that it belongs to."""
-        element = waiting.place.rpartition("#")[0]
+        element = waiting.place.partition("#")[0]
         if not element:
             return waiting
         place = f"at {self.label(element)}"

@@ -69,6 +69,7 @@ class EventKindRow(NamedTuple):
         has_one_receiver: One instance receives it, so two start events cannot wait for the same one.
         compensates: It starts a compensation.
         is_link: Its two ends are connected by a name instead of a flow.
+        combines: It can be one of several events of an element: if it is thrown, the token goes on.
         comes_from_outside: A token that waits can get it: it is sent, or due, or becomes true.
         begins_by_itself: An instance that is started by name waits for it at its start event.
     """
@@ -81,6 +82,7 @@ class EventKindRow(NamedTuple):
     has_one_receiver: bool = False
     compensates: bool = False
     is_link: bool = False
+    combines: bool = False
     comes_from_outside: bool = False
     begins_by_itself: bool = False
 
@@ -133,17 +135,27 @@ EVENTS: Final = {
     row.kind: row
     for row in (
         EventKindRow("", "none", ("start", "inner start", "throw", "end")),
-        EventKindRow("signal", "signal", _ANYWHERE, comes_from_outside=True),
-        EventKindRow("message", "message", _ANYWHERE, has_one_receiver=True, comes_from_outside=True),
-        EventKindRow("timer", "timer", ("start", "event start", "boundary", "catch"), comes_from_outside=True),
+        EventKindRow("signal", "signal", _ANYWHERE, combines=True, comes_from_outside=True),
+        EventKindRow("message", "message", _ANYWHERE, has_one_receiver=True, combines=True, comes_from_outside=True),
         EventKindRow(
-            "error", "error", ("event start", "boundary", "end"), always_interrupts=True, has_one_catcher=True
+            "timer", "timer", ("start", "event start", "boundary", "catch"), combines=True, comes_from_outside=True
         ),
-        EventKindRow("escalation", "escalation", ("event start", "boundary", "throw", "end"), has_one_catcher=True),
+        EventKindRow(
+            "error",
+            "error",
+            ("event start", "boundary", "end"),
+            always_interrupts=True,
+            has_one_catcher=True,
+            combines=True,
+        ),
+        EventKindRow(
+            "escalation", "escalation", ("event start", "boundary", "throw", "end"), has_one_catcher=True, combines=True
+        ),
         EventKindRow(
             "conditional",
             "conditional",
             ("start", "event start", "boundary", "catch"),
+            combines=True,
             comes_from_outside=True,
             begins_by_itself=True,
         ),

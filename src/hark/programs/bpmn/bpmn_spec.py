@@ -158,6 +158,9 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
         outgoing: Its outgoing flows, in document order.
         default: The flow that is taken if no condition of another one holds.
         event: What an event catches or throws; also of a receive task and of a `send`.
+        further: Of an event with several definitions: nodes behind all others, one for each definition after the first.
+            One that catches waits for all of them, and any of them is enough; one that throws throws them in order.
+        of: Of such a further node: the node of the element.
         host: Of a boundary event: the activity it is attached to.
         interrupting: Of a boundary event, and of the start event of an event sub-process.
         boundaries: The boundary events attached to this activity, without those for compensation.
@@ -196,6 +199,8 @@ class NodeSpec(Struct, frozen=True, omit_defaults=True):
     outgoing: tuple[int, ...] = ()
     default: int | None = None
     event: EventSpec | None = None
+    further: tuple[int, ...] = ()
+    of: int | None = None
     host: int | None = None
     interrupting: bool = True
     boundaries: tuple[int, ...] = ()

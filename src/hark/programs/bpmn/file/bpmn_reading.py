@@ -13,7 +13,7 @@ from hark.programs.bpmn.bpmn_spec import BpmnSpec, FlowSpec, NodeSpec
 from hark.programs.bpmn.file.draft import BpmnDraft, FileDraft
 from hark.programs.bpmn.file.extension_checks import check_definitions, check_extensions
 from hark.programs.bpmn.file.extensions import attribute
-from hark.programs.bpmn.file.node_checks import check_nodes
+from hark.programs.bpmn.file.node_checks import add_further_events, check_nodes
 from hark.programs.bpmn.file.read_nodes import read_nodes
 from hark.programs.bpmn.file.standard_checks import check_standard
 from hark.programs.bpmn.file.structure import read_structure
@@ -127,6 +127,7 @@ def _read_process(file: FileDraft, element: XmlElement) -> BpmnDraft | None:
     check_extensions(process)
     check_nodes(process)
     check_standard(process)
+    add_further_events(process)
     return process
 
 
@@ -143,6 +144,7 @@ def _spec(process: BpmnDraft) -> BpmnSpec:
             event=node.event,
             children=tuple(node.children),
             boundaries=tuple(node.fields.pop("boundaries", ())),
+            further=tuple(node.fields.pop("further", ())),
             **node.fields,
         )
         for node in process.nodes

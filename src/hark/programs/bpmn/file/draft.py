@@ -112,6 +112,7 @@ class NodeDraft:
     outgoing: list[int] = field(default_factory=list)
     children: list[int] = field(default_factory=list)
     event: EventSpec | None = None
+    further: list[tuple[EventSpec, bool]] = field(default_factory=list)  # other events, and whether each interrupts
     fields: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -13,6 +13,28 @@ from hark.programs.bpmn.file.draft import BpmnDraft, NodeDraft
 from hark.programs.bpmn.file.element_readers import ELEMENT_READERS
 
 
+def add_further_events(process: BpmnDraft) -> None:
+    """Add a node for each further event of an element. The checks are over: nothing leads to these nodes."""
+    for node in list(process.nodes):
+        for event, interrupts in node.further:
+            number = len(process.nodes)
+            further = node.fields.setdefault("further", [])
+            further.append(number)
+            fields = {key: value for key, value in node.fields.items() if key != "further"}
+            if "interrupting" in fields:
+                fields["interrupting"] = interrupts
+            fields["of"] = node.number
+            id = f"{node.id}#{len(further) + 1}"
+            twin = NodeDraft(id, number, node.row, node.kind, node.element, node.scope, node.extensions, fields=fields)
+            twin.event, twin.outgoing = event, node.outgoing
+            process.nodes.append(twin)
+            scope = process.scope_of(node)
+            if scope is not None:
+                scope.children.append(number)
+            if "host" in fields:
+                process.nodes[fields["host"]].fields["boundaries"].append(number)
+
+
 def check_nodes(process: BpmnDraft) -> None:
     """Report what cannot be executed although each node of the process is right by itself."""
     for node in process.nodes:

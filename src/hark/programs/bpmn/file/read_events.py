@@ -31,8 +31,8 @@ _CHANGES: dict[str, ChangeKind] = {"create": "create", "update": "update", "dele
 def read_event(process: BpmnDraft, node: NodeDraft) -> XmlElement | None:
     """Read the event that a node catches or throws. Return its definition; None if it has none, or a problem."""
     definitions = _definitions(process, node)
-    if len(definitions) > 1 or node.element.flag("parallelMultiple"):
-        process.report(node, "It has several event definitions, which Hark does not execute. Use one event for each.")
+    if len(definitions) > 1:
+        _read_several(process, node, definitions)
         return None
     row = _ROWS[definitions[0].tag if definitions else None]
     place = _place_of(process, node)
@@ -49,6 +49,30 @@ def read_event(process: BpmnDraft, node: NodeDraft) -> XmlElement | None:
         interrupts = row.always_interrupts or node.element.flag(node.row.interrupting, default=True)
         node.fields["interrupting"] = interrupts
     return definition
+
+
+def _read_several(process: BpmnDraft, node: NodeDraft, definitions: list[XmlElement]) -> None:
+    """Read an event with several definitions: it waits for any of them, or throws all of them."""
+    place = _place_of(process, node)
+    if node.element.flag("parallelMultiple"):
+        process.report(node, "It waits for all of its events. Use a parallel gateway with an event on each path.")
+        return
+    rows = [_ROWS[definition.tag] for definition in definitions]
+    for row, definition in zip(rows, definitions, strict=True):
+        alone = not row.combines or (row.begins_by_itself and place == "start")
+        if place not in row.places:
+            process.report(node, _impossible(row.kind, place))
+        elif alone or (node.row.throws and row.always_interrupts):
+            process.report(node, f"A {row.kind} event cannot be one of several definitions. Use an event for it alone.")
+        elif node.row.throws and is_handled(definition, node):
+            process.report(node, "A handler cannot throw one of several definitions. Use an event for it alone.")
+        elif (event := EVENT_READERS[row.kind](EventReader(process, node, definition))) is not None:
+            interrupts = row.always_interrupts or node.element.flag(node.row.interrupting or "", default=True)
+            node.further.append((event, interrupts))
+    if len(node.further) == len(definitions):
+        node.event, interrupts = node.further.pop(0)
+        if place in ("boundary", "event start"):
+            node.fields["interrupting"] = interrupts
 
 
 def _definitions(process: BpmnDraft, node: NodeDraft) -> list[XmlElement]:

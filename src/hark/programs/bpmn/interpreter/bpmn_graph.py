@@ -30,6 +30,7 @@ class BpmnGraph:
         elements: What each node does, by number.
         enter: What happens when a token comes to a node, by number.
         events: What the event of a node does, by number; None if it has none.
+        element_of: The node of the element, by number: another one for a further event of an element.
         ids: The ids of the nodes, by number.
         numbers: The numbers of the nodes, by id.
         none_start: The start event of an instance that is started by name, by number.
@@ -50,6 +51,10 @@ class BpmnGraph:
         self.elements = [ELEMENT_BEHAVIOURS[node.kind] for node in spec.nodes]
         self.enter = [element.enter for element in self.elements]
         self.events = [None if node.event is None else EVENT_BEHAVIOURS[node.event.kind] for node in spec.nodes]
+        self.element_of = [number if node.of is None else node.of for number, node in enumerate(spec.nodes)]
+        self._further: dict[int, int] = {}
+        for number, node in enumerate(spec.nodes):
+            self._further |= zip((number, *node.further), node.further, strict=False)
         self.ids = [node.id for node in spec.nodes]
         self.numbers = {node.id: number for number, node in enumerate(spec.nodes)}
         start = spec.none_start
@@ -88,8 +93,8 @@ class BpmnGraph:
             for number in self.children(scope):
                 node = self.nodes[number]
                 if node.event_subprocess:
-                    start = next(child for child in node.children if self.elements[child].is_start)
-                    found.append(EventSubprocess(node, number, self.nodes[start], start))
+                    starts = [child for child in node.children if self.elements[child].is_start]
+                    found += [EventSubprocess(node, number, self.nodes[start], start) for start in starts]
             known = self._event_subprocesses[scope] = tuple(found)
         return known
 
@@ -98,7 +103,7 @@ class BpmnGraph:
         flows."""
         known = self._begins.get(scope)
         if known is None:
-            nodes = [(number, self.nodes[number]) for number in self.children(scope)]
+            nodes = [(number, self.nodes[number]) for number in self.children(scope) if self.nodes[number].of is None]
             known = tuple(number for number, _ in nodes if self.elements[number].is_start)
             if not known:
                 known = tuple(
@@ -112,6 +117,14 @@ class BpmnGraph:
                 )
             self._begins[scope] = known
         return known
+
+    def events_of(self, number: int) -> tuple[int, ...]:
+        """The nodes of the events of an element that catches: itself and its further ones."""
+        return (number, *self.nodes[number].further)
+
+    def next_event(self, number: int) -> int | None:
+        """The node of the event that an element throws after this one."""
+        return self._further.get(number)
 
     def link_target(self, node: NodeSpec) -> int:
         """The catching event of a throwing link."""

@@ -130,7 +130,7 @@ class _BpmnActivation:
             element = step.removeprefix(f"{START}:")
             if all(each.id != element for each in self._graph.spec.starts):
                 raise InvalidInput(f"The process {self._graph.spec.id!r} has no start event {element!r}.")
-            number = self._graph.numbers[element]
+            number = self._graph.element_of[self._graph.numbers[element]]
         elif number is None:
             assert self._graph.waiting_starts, "a process without a start event for it cannot be started by name"
             scopes.begin(run, run.scopes[0], self._graph.waiting_starts)

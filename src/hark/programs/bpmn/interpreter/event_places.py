@@ -56,7 +56,8 @@ class CatchEvent(ElementBehaviour):
             begin_local(run, token, node)
         if node.boundaries and arm_boundaries(run, token, node):
             return
-        arm(run, token, token.node, token.local or token.scope)
+        for number in run.graph.events_of(token.node):
+            arm(run, token, number, token.local or token.scope)
 
     def fired(self, run: Execution, token: FlowToken, catcher: Catcher, values: Values | None, taken: Values) -> None:
         run.disarm_token(token)
@@ -92,12 +93,13 @@ class BoundaryEvent(ElementBehaviour):
     """Waits beside an activity, which it may interrupt."""
 
     def fired(self, run: Execution, token: FlowToken, catcher: Catcher, values: Values | None, taken: Values) -> None:
+        number = run.graph.element_of[catcher.node]
         if run.graph.nodes[catcher.node].interrupting:
             run.cancel_work(token)
-            token.node = catcher.node
+            token.node = number
         else:
-            token = run.add_token(catcher.node, token.scope)
-        run.entered[catcher.node] = run.entered.get(catcher.node, 0) + 1
+            token = run.add_token(number, token.scope)
+        run.entered[number] = run.entered.get(number, 0) + 1
         run.merge(token.scope, taken)
         run.push("leave", token)
 

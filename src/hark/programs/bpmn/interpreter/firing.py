@@ -24,7 +24,8 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any] | tuple[
         run.remove_catcher(catcher)
         return
     host = run.tokens[catcher.token] if catcher.token else None
-    follows_gateway = host is not None and element.is_catch and host.node != catcher.node
+    number = run.graph.element_of[catcher.node]
+    follows_gateway = host is not None and element.is_catch and host.node != number
     values = element.answer(run, host, payload, by[0] if by else None)
     local = mapped_inputs(run, node, catcher.scope) if follows_gateway else {}
     taken = {} if element.is_activity else taken_by(run, catcher.scope, node, values, local)
@@ -36,7 +37,7 @@ def fire(run: Execution, token: FlowToken | None, data: tuple[int, Any] | tuple[
         return
     if follows_gateway:
         run.disarm_token(host)
-        _follow_to(run, host, catcher.node)
+        _follow_to(run, host, number)
         element.follow(run, host, node)
     element.fired(run, host, catcher, values, taken)
 

@@ -139,7 +139,8 @@ class EventGateway(ElementBehaviour):
     def enter(self, run: Execution, token: FlowToken, node: NodeSpec) -> None:
         for flow in node.outgoing:
             target = run.graph.flows[flow].target
-            catching.arm(run, token, target, token.scope)
+            for number in run.graph.events_of(target):
+                catching.arm(run, token, number, token.scope)
 
 
 # -- joins -------------------------------------------------------------------------------------------

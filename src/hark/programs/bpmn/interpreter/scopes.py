@@ -66,7 +66,7 @@ def begin_event_subprocess(
     if values:
         run.merge(inner.id, values)
     inner.variables = variables
-    begin(run, inner, (event.start_number,))
+    begin(run, inner, (run.graph.element_of[event.start_number],))
 
 
 def interrupt(run: Execution, scope: BpmnScope) -> None:

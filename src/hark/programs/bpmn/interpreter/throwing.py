@@ -32,6 +32,15 @@ if TYPE_CHECKING:
 
 def thrown(run: Execution, token: FlowToken, data: Any) -> None:
     """Let a token go on, or end, after what it threw has been handled."""
+    following = run.graph.next_event(token.node)
+    if following is not None:
+        event, spec = run.graph.events[following], run.graph.nodes[following]
+        assert event is not None
+        assert spec.event is not None
+        event.throw(run, token, spec, spec.event)
+        token.node = following
+        return
+    token.node = run.graph.element_of[token.node]
     node = run.node(token)
     if token.local:
         mappings.end_local(run, token, node)
@@ -164,6 +173,7 @@ def _caught(run: Execution, scope: int, node: NodeSpec, thrown: Thrown) -> dict[
 
 def _catch_at_boundary(run: Execution, host: FlowToken, number: int, thrown: Thrown) -> None:
     boundary = run.graph.nodes[number]
+    number = run.graph.element_of[number]
     values = _caught(run, host.scope, boundary, thrown)
     if boundary.interrupting:
         run.cancel_work(host)
