@@ -100,6 +100,21 @@ async def after(task: TaskContext) -> dict[str, Any]:
     return {"after": task.input["waited"] == os.getpid()}
 
 
+async def pay(gate: str) -> str:
+    """A function that is to be called once, and waits at a gate before it ends."""
+    trace("paid")
+    await wait_at(gate)
+    return "receipt"
+
+
+async def pay_and_wait(task: TaskContext) -> str:
+    """A handler that pays, and waits at a gate with the receipt."""
+    receipt = await task.run(pay, task.inputs["gate"])
+    trace(f"has the {receipt}")
+    await wait_at("gate")
+    return receipt
+
+
 class Threaded(Machine):
     """A synchronous step, which cancellation cannot interrupt."""
 

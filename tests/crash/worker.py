@@ -16,13 +16,14 @@ from hark.engine.peers.peers import Peers
 from hark.engine.worker.attached_worker import AttachedWorker
 from hark.kernel.requests import Commit
 from hark.model.activation import Claim
-from tests.crash.machines import ALL, after, block, trace, wait_at_the_gate
+from tests.crash.machines import ALL, after, block, pay_and_wait, trace, wait_at_the_gate
 
 app = Hark(os.environ["HARK_TEST_URL"], **json.loads(os.environ["HARK_TEST_OPTIONS"]))
 app.register(*ALL)
 app.handler("block")(block)
 app.handler("wait at the gate")(wait_at_the_gate)
 app.handler("after")(after)
+app.handler("pay and wait")(pay_and_wait)
 
 
 def make_deaf() -> None:
