@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hark import Dag
+from hark.programs.jobs.tasks import map_tasks
 from hark.testing import Harness
 from tests.promises.support_jobs import handlers, ran, statuses
 from tests.support.harness import drained
@@ -82,3 +83,32 @@ async def test_j9_a_regression_runs_a_map_again_over_its_new_list(store: Store, 
     async with ran(store, dag, each=each, list=lambda task: lists.pop(0), beside=beside) as (app, job):
         assert (await job.get()).result["each"] == list(range(sizes[1]))
         assert await app.waits() == []
+
+
+async def test_j9_a_map_whose_limits_take_long_to_compute_starts_its_items_in_several_activations(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_tasks, "_MAX_STEPS", 100)
+    monkeypatch.setattr(map_tasks, "_PAUSE_AFTER", 10)
+    dag = Dag("costly", inputs={"list": [{"region": f"r{number}", "all": [1] * 20} for number in range(30)]})
+    dag.map("each", "each", "{{ inputs.list }}", concurrency_key="deploy:{{ item.region }}-{{ sum(item.all) }}")
+
+    async def each(task: Any) -> Any:
+        return task.input["region"]
+
+    async with ran(store, dag, each=each) as (app, job):
+        ended = await job.get()
+        assert ended.status == "done"
+        assert ended.result["each"] == [f"r{number}" for number in range(30)]
+        types = [event.type for event in await app.events(f"{job.id}.0")]
+        assert types.count("spawn") > 5
+
+
+async def test_j9_a_map_whose_items_all_have_costly_limits_that_fail_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(map_tasks, "_MAX_STEPS", 10)
+    dag = Dag("failing", inputs={"list": [{"all": [1] * 20}] * 10})
+    dag.map("each", "each", "{{ inputs.list }}", concurrency_key="deploy:{{ sum(item.all) + item.region }}")
+    async with ran(None, dag, each=lambda task: 1) as (_, job):
+        ended = await job.get()
+        assert ended.status == "failed"
+        assert "10 items failed" in str(ended.error) or "(10 of 10" in str(ended.error)

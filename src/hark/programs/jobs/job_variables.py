@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from hark.model import json
 from hark.programs.expressions import CompiledCondition, Template, compile_condition, compile_template, names
+from hark.programs.expressions.budget import Meter
 from hark.programs.jobs.job_graph import JobGraph
 from hark.programs.jobs.job_services import JobServices, TaskOutput
 from hark.programs.jobs.task_ids import task_id
@@ -128,12 +129,12 @@ def templates_in(value: object) -> list[Template]:
     return found
 
 
-def render(value: Any, variables: Mapping[str, Any]) -> Any:
-    """A JSON value with the templates in its texts replaced."""
+def render(value: Any, variables: Mapping[str, Any], meter: Meter | None = None) -> Any:
+    """A JSON value with the templates in its texts replaced. `meter` counts the work."""
     if isinstance(value, str):
-        return template_of(value).render(variables) if "{{" in value else value
+        return template_of(value).render(variables, meter) if "{{" in value else value
     if isinstance(value, Mapping):
-        return {name: render(one, variables) for name, one in value.items()}
+        return {name: render(one, variables, meter) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [render(one, variables) for one in value]
+        return [render(one, variables, meter) for one in value]
     return value

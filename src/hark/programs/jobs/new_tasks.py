@@ -11,6 +11,7 @@ from hark.model import json
 from hark.model.activation import Claim
 from hark.model.decisions import NewInstance
 from hark.model.lanes import ENGINE_QUEUE, JOB, SHELL, agent_lane, task_lane
+from hark.programs.expressions.budget import Meter
 from hark.programs.jobs.job_services import JobServices
 from hark.programs.jobs.job_spec import JobSpec, TaskSpec
 from hark.programs.jobs.job_variables import Compiled, render, templates_in
@@ -30,13 +31,16 @@ def limit_templates(task: TaskSpec) -> list[Compiled]:
     return [*templates_in(task.concurrency_key), *templates_in(task.rate_limit)]
 
 
-def limits_of(task: TaskSpec, services: JobServices, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The concurrency key and the rate limit of a task, rendered and checked, as options of `new_task`."""
+def limits_of(
+    task: TaskSpec, services: JobServices, variables: Mapping[str, Any], meter: Meter | None = None
+) -> dict[str, Any]:
+    """The concurrency key and the rate limit of a task, rendered and checked, as options of `new_task`. `meter` counts
+    the work."""
     options: dict[str, Any] = {}
     if task.concurrency_key is not None:
-        options["concurrency_key"] = services.concurrency_key(_text(render(task.concurrency_key, variables)))
+        options["concurrency_key"] = services.concurrency_key(_text(render(task.concurrency_key, variables, meter)))
     if task.rate_limit is not None:
-        rate = render(task.rate_limit, variables)
+        rate = render(task.rate_limit, variables, meter)
         options["rate_limit"] = services.rate_limit(rate if isinstance(rate, str) else tuple(map(_text, rate)), 1)
     return options
 

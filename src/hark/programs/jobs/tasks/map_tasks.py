@@ -6,6 +6,7 @@ of their outputs, in the order of the items.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +19,7 @@ from hark.model.events import OutcomeType
 from hark.model.failures import storable
 from hark.model.names import new_id
 from hark.programs.expressions import ExpressionError
+from hark.programs.expressions.budget import Meter
 from hark.programs.jobs.new_tasks import lane_of, limit_templates, limits_of, new_task
 from hark.programs.jobs.states import CANCELLED, COMPLETED, FAILED, INVALID, NOT_STARTED, OF_STATUS, PENDING, STARTED
 from hark.programs.jobs.task_ids import item_id, last_part
@@ -32,6 +34,8 @@ _LETTERS = "items"  # in the data of its state: one letter per item
 _REFUSED = "refused"  # there too: the first item that could not start, and why
 _FAILURES = frozenset((FAILED, CANCELLED, INVALID))
 _MAX_ITEMS = 10_000
+_MAX_STEPS = 300_000  # of the expressions of one activation, about 0.1 s: other items start when some have ended
+_PAUSE_AFTER = 10_000  # steps, so that others of this worker can run
 _KEPT_LISTS = 64
 # The lists of maps that have items to start, by the wait for their items: a list does not change while its map waits.
 # Not by the id of the map: another store, or a later job, may have a map with the same id.
@@ -145,16 +149,21 @@ async def _start(step: StepTask, letters: list[str], wait: str, effects: list[Ef
         await scope.read(step.services, templates)
     limits: dict[str, Any] = {}
     new: list[tuple[int, Effect]] = []
+    meter, pause_at = Meter(), _PAUSE_AFTER
+    runs = STARTED in letters
     for number in range(letters.index(PENDING), len(letters)):
-        if len(new) == room:
+        if len(new) == room or (meter.steps > _MAX_STEPS and (new or runs)):
             break
+        if meter.steps > pause_at:
+            pause_at = meter.steps + _PAUSE_AFTER
+            await asyncio.sleep(0)
         if letters[number] != PENDING:
             continue
         item = items[number]
         if scope is not None:
             try:
                 variables = scope.variables(*templates, **{"item": item, step.task.as_: item})
-                limits = limits_of(step.task, step.services, variables)
+                limits = limits_of(step.task, step.services, variables, meter)
             except (ExpressionError, InvalidInput) as error:
                 letters[number] = INVALID
                 step.state.data.setdefault(_REFUSED, (number, storable(str(error))))
