@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from hark.engine.turns import slot_demand
 from hark.engine.turns.clerk_state import ClerkState
 from hark.engine.turns.database_clock import DatabaseClock
 from hark.engine.turns.slot_demand import SlotDemand
@@ -13,6 +16,7 @@ from hark.model.activation import TASK_TRAITS
 from hark.model.lingering import Lingering
 from hark.store import reads
 from hark.store.protocol import Lost
+from tests.support.inspect import until
 
 
 class Scene:
@@ -29,7 +33,7 @@ class Scene:
         self.claimable: dict[str, int] = {}
         self.blocked: dict[str, int] = {}
         self.questions: list[Any] = []
-        self.fails = False
+        self.fails: Exception | None = None
         self.state = ClerkState(DatabaseClock(lambda: 0))
         self.state.worker = self  # type: ignore[assignment]
         self.state.store = self  # type: ignore[assignment]
@@ -62,8 +66,8 @@ class Scene:
 
     async def read(self, sql: Any, rows: Any, *, most: int) -> list[tuple[str, int]]:
         self.questions.append((sql, rows, most))
-        if self.fails:
-            raise Lost("gone")
+        if self.fails is not None:
+            raise self.fails
         if sql is reads.blocked_on_keys:
             return [(key, min(most, self.blocked.get(key, 0))) for key, _ in rows]
         # All of it is in one of the lanes.
@@ -141,10 +145,17 @@ async def test_j7_nothing_is_read_while_no_handler_lingers_or_all_have_room() ->
     assert scene.demand
 
 
-async def test_j7_a_database_that_does_not_answer_is_asked_again() -> None:
+@pytest.mark.parametrize("error", [Lost("gone"), TimeoutError(), ValueError("unexpected")])
+async def test_j7_a_read_that_fails_ends_no_turn_and_the_next_look_reads_again(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot_demand, "_READ_AGAIN", 0.001)
     scene = Scene(default=0)
     scene.linger("a")
-    scene.claimable, scene.fails = {"default": 1}, True
+    scene.claimable, scene.fails = {"default": 1}, error
     assert await scene.look() == []
-    scene.fails = False
+    assert not scene.demand
+    if not isinstance(error, ValueError):
+        await until(lambda: bool(scene.demand), "it to ask again")
+    scene.fails = None
     assert await scene.look() == ["a"]

@@ -25,6 +25,7 @@ from hark.store import reads
 from hark.store.protocol import StoreFault
 
 _log = get_logger()
+_LONGEST_READ = 2.0  # seconds: turns wait for it, and callers for them
 _READ_AGAIN = 0.5  # seconds after a read that the database did not answer
 
 
@@ -69,11 +70,16 @@ class SlotDemand:
         if not staying:
             return
         try:
-            leaving = await self._for_keys(staying)
-            leaving += await self._for_queues(worker, [one for one in staying if one not in leaving], leaving)
-        except StoreFault as error:
-            _log.warning("Could not look for work that waits for a slot: %s. Trying again.", reason(error))
+            async with asyncio.timeout(_LONGEST_READ):
+                leaving = await self._for_keys(staying)
+                leaving += await self._for_queues(worker, [one for one in staying if one not in leaving], leaving)
+        except (StoreFault, TimeoutError) as error:
+            why = reason(error) if isinstance(error, StoreFault) else "no answer in time"
+            _log.warning("Could not look for work that waits for a slot: %s. Trying again.", why)
             asyncio.get_running_loop().call_later(_READ_AGAIN, self.ask)
+            return
+        except Exception:
+            _log.exception("Could not look for work that waits for a slot. Handlers that wait keep theirs.")
             return
         if leaving:
             self._leaving += leaving
