@@ -147,17 +147,19 @@ def test_d4_a_server_is_asked_again_after_each_long_poll(
         paying.join()
 
 
-@pytest.mark.parametrize("words", [["result", "o-1"], ["start", "Order", "--id", "o-2", "--wait"]])
+@pytest.mark.parametrize(
+    "words", [["result", "o-1"], ["result", "order 1"], ["start", "Order", "--id", "o-2", "--wait"]]
+)
 def test_d4_ctrl_c_leaves_the_instance_and_says_how_to_go_on(
     doors: Doors, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    doors.app.start("Order", id="o-1").result()
+    doors.app.start("Order", id="o-1", correlation_key="order 1").result()
     monkeypatch.setattr(results, "_look_again", interrupt)
     said = doors(*words).error_line(130)
-    id = "o-2" if "--id" in words else "o-1"
+    id = "o-2" if "--id" in words else words[1]
     assert f"Interrupted: {id} continues without this command" in said
     assert f"`{shlex.join(['hark', 'result', id, *doors.where])}`" in said
     monkeypatch.undo()

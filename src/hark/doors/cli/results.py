@@ -1,5 +1,6 @@
 """`hark result`, and the end of `hark start --wait`: wait until an instance has ended, and print its result alone."""
 
+import shlex
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -54,7 +55,8 @@ def print_end(options: Options, hark: Engine, target: str, timeout: float | None
     try:
         found = _wait_for_end(hark, target, timeout)
     except KeyboardInterrupt:
-        said = f"Interrupted: {target} continues without this command. Wait for it again with `hark result {target}`."
+        again = f"`hark result {shlex.quote(target)}`"
+        said = f"Interrupted: {target} continues without this command. Wait for it again with {again}."
         print("hark:", options.add_to_commands(said), file=sys.stderr)
         raise typer.Exit(130) from None
     if found.status != "done":
