@@ -65,8 +65,9 @@ async def test_a_job_is_deployed_started_drawn_answered_and_undeployed(http: htt
         after = page["next"]
         one += page["items"]
     assert one == listed["items"]
-    assert {"name": "release", "kind": "job", "version": 3} in listed["items"]
-    assert {"name": "Order", "kind": "machine", "version": 1} in listed["items"]
+    found = [(one["name"], one["kind"], one["version"]) for one in listed["items"]]
+    assert ("release", "job", 3) in found
+    assert ("Order", "machine", 1) in found
     started = await http.post("/instances", json={"definition": "release", "id": "r-1"})
     assert started.status_code == 201
     await reached(http, "r-1", "awaiting_children")

@@ -23,7 +23,7 @@ SCHEMA = '{"type":"object","required":["approve"]}'
 HTTP_DOCS = Path(__file__).parents[2] / "docs" / "http.md"
 ONLY_HTTP = [kind for kind in STATUSES if kind.__module__ == door_errors.__name__]
 # `error` and `type` are the message and the class; no route raises one of these.
-WITHOUT_ROUTE = {"InstanceFailed", "CallFailed", "RunFailed"}
+WITHOUT_ROUTE = {"InstanceFailed", "InstanceHeld", "CallFailed", "RunFailed"}
 
 
 @pytest.fixture

@@ -113,6 +113,8 @@ def _complete_branch(schema: dict[str, Any], hint: Any) -> None:
         schema["format"] = "date-time"
     elif "prefixItems" in schema:  # a tuple of equal types: the plain form, which all generators of clients know
         schema["items"] = schema.pop("prefixItems")[0]
+    elif schema.get("type") == "array":  # of anything: generators of clients refuse an array without items
+        schema.setdefault("items", {})
 
 
 def _descriptions(kind: type) -> dict[str, str]:
