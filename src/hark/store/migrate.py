@@ -98,13 +98,13 @@ def check_current(database: str, current: int) -> None:
 
 
 def check_released(tables: set[str]) -> None:
-    """Refuse a store from before the first release, whose versions had other numbers and whose tables other names.
+    """Refuse a store from before the first release, which has other tables under the same or another version.
 
     Args:
-        tables: Those of `migrations` and `inbox` that it has.
+        tables: Those of `migrations` and `eras` that it has: `eras` is the table that was added last.
 
     Raises:
-        InvalidInput: It has `migrations` and no `inbox`.
+        InvalidInput: It has `migrations` and no `eras`.
     """
     if tables == {"migrations"}:
         raise InvalidInput(

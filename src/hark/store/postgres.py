@@ -243,7 +243,7 @@ class PostgresStore:
         """Read the version of the tables in this schema; 0 if there are none."""
         found = await db.fetch(
             "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = $1 AND c.relname IN ('migrations', 'inbox')",
+            "WHERE n.nspname = $1 AND c.relname IN ('migrations', 'eras')",
             self._schema,
         )
         tables = {name for (name,) in found}

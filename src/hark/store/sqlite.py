@@ -155,7 +155,7 @@ def _is_writable(path: str) -> bool:
 
 def _version(db: apsw.Connection) -> int:
     """Read the version of the tables in this file; 0 if there are none."""
-    found: Any = db.execute("SELECT name FROM sqlite_schema WHERE name IN ('migrations', 'inbox')").fetchall()
+    found: Any = db.execute("SELECT name FROM sqlite_schema WHERE name IN ('migrations', 'eras')").fetchall()
     tables = {name for (name,) in found}
     migrate.check_released(tables)
     if not tables:
