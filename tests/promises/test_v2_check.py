@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from hark import Await, Context, Done, FunctionContext, Hark, InvalidInput, LiveProblem, Machine, step, workflow
 from hark.app.door_access import DoorAccess
@@ -370,6 +371,54 @@ def _changed(value: Any, dice: random.Random) -> Any:
     name = dice.choice(sorted(value))
     rest = {key: item for key, item in value.items() if key != name}
     return rest if dice.random() < 0.1 else {**rest, name: _changed(value[name], dice)}
+
+
+async def fails_with_data(ctx: FunctionContext, item: str) -> Any:
+    raise KeyError(item)
+
+
+async def reserves(ctx: FunctionContext, item: str) -> Any:
+    await ctx.run(lambda: {"item": item}, name="reserve")
+    await ctx.wait_for_signal("paid")
+
+
+class Shelf(BaseModel):
+    item: str
+    place: str
+
+
+def shelf(item: str) -> Shelf:
+    return Shelf(item=item, place="")
+
+
+async def reads_a_shelf(ctx: FunctionContext, item: str) -> Any:
+    await ctx.run(shelf, item, name="reserve")
+    await ctx.wait_for_signal("paid")
+
+
+class StrictCart(BaseModel):
+    item: str
+    currency: str
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        (function(old), function(other_input), "missing 1 required positional argument: 'requester'"),
+        (function(old), function(fails_with_data), "KeyError: 'item-"),
+        (function(reserves), function(reads_a_shelf), "place"),
+        (machine(OldCart), machine(StrictCart), "1 validation error for StrictCart"),
+    ],
+)
+async def test_v2_instances_with_other_data_and_one_cause_are_one_group(before: Any, after: Any, found: str) -> None:
+    async with Harness(before) as app:
+        for number in range(5):
+            await app.start(before, {"item": f"item-{'abcde'[number]}"})
+        await app.drain()
+        report = await app.check(after)
+    assert len(report.problems) == 5
+    assert "5 would not go on" in str(report)
+    assert found in str(report)
 
 
 async def test_v2_a_test_fails_with_the_problems_of_an_export(tmp_path: Path) -> None:

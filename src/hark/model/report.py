@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 _SAMPLES: Final = 3  # instances that the text names for each cause
+# Parts of an error that differ between instances with one cause: numbers, and the value that pydantic repeats.
+_DATA: Final = re.compile(r"input_value=.*?(?=, input_type=)|\d+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class LiveProblem:
         expected: What was committed, such as the operation in the journal.
         found: What the code has, or asks for.
         advice: What to do before the deploy.
+        cause: What does not fit, without the data of the instance: the error that the code would raise, for example.
     """
 
     instance_id: str
@@ -32,6 +36,7 @@ class LiveProblem:
     expected: str
     found: str
     advice: str
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ class Report:
         """The report as text: the problems by cause, the largest first."""
         causes: dict[tuple[str | int | None, ...], list[LiveProblem]] = {}
         for one in self.problems:
-            causes.setdefault((one.definition, one.version, one.line, one.expected, one.found), []).append(one)
+            cause = _DATA.sub("…", one.cause)
+            causes.setdefault((one.definition, one.version, one.line, one.advice, cause), []).append(one)
         lines = [line for group in sorted(causes.values(), key=len, reverse=True) for line in _lines_of_cause(group)]
         stopped = len({one.instance_id for one in self.problems})
         total = self.continues + stopped

@@ -115,7 +115,9 @@ class CodeCheck:
         elif found.failure is not None:
             self._unread.add(version)
             raised = f"{type(found.failure).__name__}: {found.failure}"
-            misfit = NonDeterministic(raised, expected="to go on", found=raised, line=_raised_at(found.failure))
+            misfit = NonDeterministic(
+                f"It raises {raised}.", cause=raised, expected="to go on", found=raised, line=_raised_at(found.failure)
+            )
             yield _problem(
                 claim,
                 misfit,
@@ -154,8 +156,8 @@ class CodeCheck:
 
     def _without_lane(self, claim: Claim, lane: str) -> Iterator[LiveProblem]:
         if lane not in self._registry.lanes():
-            yield LiveProblem(
-                claim.id, claim.definition, claim.version, None, None, what_runs(lane), "it is not registered",
+            yield _lack(
+                claim, what_runs(lane), "it is not registered",
                 "Keep it registered until these instances have ended. If another program serves it, name the "
                 "definitions of this one with --definition.",
             )  # fmt: skip
@@ -180,7 +182,7 @@ class CodeCheck:
                 "them, name the definitions of this one with --definition."
             )
         expected = what_runs(code_lane(claim.definition, claim.version))
-        return LiveProblem(claim.id, claim.definition, claim.version, None, None, expected, found, advice)
+        return _lack(claim, expected, found, advice)
 
     def _versions(self, name: str) -> list[int]:
         return sorted(program.version for program in self._registry.programs() if program.name == name)
@@ -202,7 +204,7 @@ class CodeCheck:
             return "Correct the call."
         if misfit.__cause__ is not None:
             return f"Correct the code: it raises where it went on before. Or {self._apart(claim)}"
-        if not str(misfit).startswith(misfit.cause):
+        if _is_error(misfit):
             return f"Let its type read what was stored: give new fields a default; or {self._apart(claim)}"
         return (
             'Guard the change: `if ctx.patched("NAME"):` the new code, `else:` the old code, which asked for '
@@ -238,16 +240,36 @@ class CodeCheck:
 
 
 def _problem(claim: Claim, misfit: NonDeterministic, advice: str) -> LiveProblem:
+    expected, found = misfit.expected or "code that fits", misfit.found or misfit.cause
+    if misfit.__cause__ is None and not _is_error(misfit):
+        cause = _difference(expected, found)
+    elif misfit.line is None:
+        cause = misfit.cause
+    else:
+        cause = found.partition(":")[0]  # the class: its text may have data, and the line says enough
     return LiveProblem(
-        claim.id, claim.definition, claim.version, misfit.entry, misfit.line, misfit.expected or "code that fits",
-        misfit.found or misfit.cause, advice,
-    )  # fmt: skip
+        claim.id, claim.definition, claim.version, misfit.entry, misfit.line, expected, found, advice, cause
+    )
+
+
+def _is_error(misfit: NonDeterministic) -> bool:
+    """Whether the code has raised an error, which is its cause. Else the cause is the text itself."""
+    return not str(misfit).startswith(misfit.cause)
+
+
+def _lack(claim: Claim, expected: str, found: str, advice: str) -> LiveProblem:
+    cause = _difference(expected, found)
+    return LiveProblem(claim.id, claim.definition, claim.version, None, None, expected, found, advice, cause)
+
+
+def _difference(expected: str, found: str) -> str:
+    return f"{expected}: {found}"
 
 
 def _unreadable(claim: Claim, error: Exception) -> LiveProblem:
-    return LiveProblem(
-        claim.id, claim.definition, claim.version, None, None, "a source that this version of Hark reads",
-        f"{type(error).__name__}: {error}", "Run it with the version of Hark that it was deployed with.",
+    return _lack(
+        claim, "a source that this version of Hark reads", f"{type(error).__name__}: {error}",
+        "Run it with the version of Hark that it was deployed with.",
     )  # fmt: skip
 
 

@@ -368,11 +368,12 @@ def _misfit(program: StepProgram, claim: Claim, error: HarkError) -> NonDetermin
     """The reason to hold a machine whose code has lost its step, or cannot read the state that was committed."""
     has_step = claim.step in program.steps
     raised = error.__cause__ or error
+    cause = f"{type(raised).__name__}: {raised}" if has_step else str(error)
     misfit = NonDeterministic(
         f"{str(error).rstrip('.')}. {ADVICE}",
-        cause=f"{type(raised).__name__}: {raised}" if has_step else str(error),
+        cause=cause,
         expected=claim.state[:_SHOWN] if has_step else f"step {claim.step!r}",
-        found=program.codec.name if has_step else ", ".join(program.steps),
+        found=f"{program.codec.name}: {cause}" if has_step else ", ".join(program.steps),
     )
     misfit.__cause__ = error.__cause__
     return misfit
