@@ -10,6 +10,7 @@ from hark.model.lanes import how_to_run, what_runs
 from hark.model.names import from_micros
 from hark.model.outside import OWNER
 from hark.model.values import Wait
+from hark.programs.misfits import ADVICE
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import VersionRow, WorkerRow
@@ -63,7 +64,11 @@ async def facts(store: Store) -> dict[str, Any]:
         "living": sum(count for _, _, count in unfinished),
         "runnable": sum(count for _, status, count in unfinished if status == "runnable"),
         "held": [
-            {"what": what_runs(group.lane), "instances": group.instances, "cause": causes[group.sample]}
+            {
+                "what": what_runs(group.lane),
+                "instances": group.instances,
+                "cause": causes[group.sample].removesuffix(ADVICE).rstrip(),
+            }
             for group in held
         ],
         "two_codes": [f"{what}: {text}" for what, text in two_codes],

@@ -269,7 +269,7 @@ async def _blockers(
     if row.status in TERMINAL:
         return [await _finished(store, row)]
     if row.status == "held":
-        text = f"Its code does not fit what was committed: {row.error} To try the same code again: "
+        text = "Its code does not fit what was committed. To try the same code again: "
         return [Blocker("held", text + command_text("instance", "retry", row.id))]
     workers = {worker.id: worker for worker in await store.read(reads.all_workers)}
     live = {worker.id: worker.definitions for worker in workers.values() if worker.until >= now}
