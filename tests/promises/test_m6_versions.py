@@ -133,4 +133,5 @@ async def test_m6_a_handler_registered_while_a_worker_runs_gets_the_tasks_that_w
 
 async def is_idle(app: Harness) -> bool:
     """Return True if the task or instance waits, and no turn is going to look for it."""
-    return bool(await app.list(status="runnable")) and not app._clerk.work_left
+    waiting = [*await app.list(status="runnable"), *await app.list(status="runnable", kind="task")]
+    return bool(waiting) and not app._clerk.work_left
