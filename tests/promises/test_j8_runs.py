@@ -429,6 +429,34 @@ async def test_j8_a_run_ends_with_the_time_of_its_attempt(store: Store) -> None:
     assert cancelled.is_set()
 
 
+async def test_j8_an_undo_that_a_cancel_of_its_job_repeats_gets_what_it_has_run(store: Store) -> None:
+    """The first activation of the undo ends without an outcome, but has recorded a run."""
+    calls: list[int] = []
+    began = asyncio.Event()
+
+    async def refund() -> str:
+        calls.append(1)
+        return "refunded"
+
+    async def undo(task: TaskContext) -> Any:
+        refunded = await task.run(refund)
+        if not began.is_set():
+            began.set()
+            await asyncio.Event().wait()
+        return refunded
+
+    dag = one_task(undo="undo")
+    dag.task("fails", "fails", needs=["work"])
+    async with started(store, dag, work=lambda task: 1, undo=undo, fails=lambda task: task.fail("no")) as (app, job):
+        drain = asyncio.create_task(app.drain())
+        await began.wait()
+        await job.cancel()
+        await drain
+        undone = await app.get(f"{job.id}.0.undo")
+        assert (undone.status, undone.result, calls) == ("done", "refunded", [1])
+        assert (await job.get()).status == "cancelled"
+
+
 @pytest.mark.parametrize("committed", [False, True], ids=["not committed", "committed, and the answer was lost"])
 async def test_j8_an_outage_after_a_function_has_ended_does_not_run_it_again(store: Store, committed: bool) -> None:
     calls: list[int] = []

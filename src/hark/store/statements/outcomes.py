@@ -191,7 +191,7 @@ retry_instances = Sql(
 # A parent runs a child again: from its first attempt, and its next end counts again. Under lock.
 run_children_again = Sql(
     """
-    UPDATE instances AS i SET status = 'runnable', held_by = NULL, step = coalesce(r.step, i.step),
+    UPDATE instances AS i SET status = 'runnable', has_run = true, held_by = NULL, step = coalesce(r.step, i.step),
         state = coalesce(r.state, i.state),
         lane = coalesce(r.lane, i.lane), queue = coalesce(r.queue, i.queue), version = coalesce(r.version, i.version),
         parent_wait = coalesce(r.parent_wait, i.parent_wait), counted = false, result = NULL, error = NULL,
