@@ -23,6 +23,10 @@ from hark.store import statements as sql
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
 
+# The codes that a held instance remembers, the last ones: more than are deployed at once. The list is part of an index,
+# and PostgreSQL refuses an entry of more than 2,700 bytes.
+_MOST_CODES = 32
+
 
 def add_effects(turn: Turn) -> None:
     """Add the requests of the outcomes' effects, and plan the waits they arm."""
@@ -231,7 +235,8 @@ def _held(turn: Turn, claim: Claim, move: Hold) -> tuple[Any, ...]:
     if due is not None:
         turn.result.pending.due(due)
     tried = [*(claim.held_by or "").split(","), move.fingerprint] if claim.held_by else [move.fingerprint]
-    return claim.id, claim.epoch, ",".join(dict.fromkeys(tried)), move.error, move.traceback, due
+    codes = list(dict.fromkeys(tried))[-_MOST_CODES:]
+    return claim.id, claim.epoch, ",".join(codes), move.error, move.traceback, due
 
 
 async def requeue(turn: Turn, requests: list[Commit]) -> None:
