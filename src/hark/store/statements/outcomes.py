@@ -125,8 +125,9 @@ reclaim = Sql(
 # X8, M5: end an instance that was cancelled or quarantined, not by its own outcome. Under lock.
 end = Sql(
     """
-    UPDATE instances AS i SET status = r.status, held_by = NULL, error = r.error, lease_owner = NULL, blocked_on = NULL,
-        due_at = NULL, epoch = i.epoch + 1, counted = true, holds_key = (i.holds_key AND i.scope = 'forever'),
+    UPDATE instances AS i SET status = r.status, held_by = NULL, error = r.error, traceback = NULL, lease_owner = NULL,
+        blocked_on = NULL, due_at = NULL, epoch = i.epoch + 1, counted = true,
+        holds_key = (i.holds_key AND i.scope = 'forever'),
         cancel_reason = CASE WHEN r.status = 'failed' THEN i.cancel_reason END, updated_at = :now::bigint,
         finished_at = :now::bigint
     FROM {rows: id text, status text, error text} WHERE i.id = r.id
@@ -137,9 +138,9 @@ end = Sql(
 # of a step in flight is refused. The limits of the interrupted step do not apply to the undo. Under lock.
 begin_undo = Sql(
     """
-    UPDATE instances AS i SET status = 'runnable', held_by = NULL, step = r.step, cancel_reason = r.reason, attempt = 0,
-        crashes = 0, epoch = i.epoch + 1, since = :position::bigint, due_at = NULL, blocked_on = NULL,
-        lease_owner = NULL, rate_limit = NULL, weight = 1, updated_at = :now::bigint
+    UPDATE instances AS i SET status = 'runnable', held_by = NULL, error = NULL, traceback = NULL, step = r.step,
+        cancel_reason = r.reason, attempt = 0, crashes = 0, epoch = i.epoch + 1, since = :position::bigint,
+        due_at = NULL, blocked_on = NULL, lease_owner = NULL, rate_limit = NULL, weight = 1, updated_at = :now::bigint
     FROM {rows: id text, step text, reason text} WHERE i.id = r.id
     """
 )
