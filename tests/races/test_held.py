@@ -4,11 +4,24 @@ from collections.abc import Callable
 
 import pytest
 
-from hark.kernel.requests import Cancel, Commit, Deliver, Reclaim, RetryInstance, SettleAwakeable
+from hark.kernel.requests import Cancel, Commit, Deliver, HandBack, Publish, Reclaim, RetryInstance, SettleAwakeable
 from hark.model.activation import Claim
-from hark.model.decisions import Settle
+from hark.model.decisions import Arm, Settle
 from tests.support.stage import Duel, Part, Race, Stage, part, race
-from tests.support.turns import DEFINITION, MINUTE, advance, asked, capacity, hold, on, park, timer
+from tests.support.turns import (
+    DEFINITION,
+    MINUTE,
+    advance,
+    asked,
+    capacity,
+    done,
+    hold,
+    new,
+    on,
+    park,
+    stop,
+    timer,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 OTHER = {"codes": {f"{DEFINITION}@1": "other"}, "try_held": True}
@@ -35,6 +48,8 @@ DURING: dict[str, Callable[[Claim], Part]] = {
     "a deadline": lambda claim: part(sweep=True),
     "a cancel": lambda claim: part(Cancel(target="x")),
     "a reclaim": lambda claim: part(Reclaim(owners=["worker"])),
+    "a hand-back": lambda claim: part(HandBack(claims=[claim])),
+    "a retry": lambda claim: part(RetryInstance(target="x")),
     "a claim": lambda claim: part(claim=capacity("theirs", **OTHER)),
 }
 
@@ -61,6 +76,61 @@ async def test_v3_an_outcome_that_holds_concurrent_with_what_may_happen_to_an_ex
     assert content.kinds("x")[0] == "go"
     assert len(content.waits_of("x")) == 3
     assert row.status in ("held", "runnable", "executing")
+
+
+OUTCOMES: dict[str, Callable[[Claim], Commit]] = {
+    "a step that goes on": advance,
+    "a park": lambda claim: park(claim, on("again")),
+    "an end": done,
+    "a failure": stop,
+}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
+@race()
+async def test_v3_an_outcome_that_holds_under_a_lost_lease_concurrent_with_the_outcome_of_the_owner(
+    stage: Stage, outcome: Callable[[Claim], Commit]
+) -> Race:
+    late = hold(await stage.executing("x"))
+    await stage.one.run(Reclaim(owners=["worker"]))
+    [claim] = await stage.claim()
+    owners = outcome(claim)
+    yield Duel(part(late), part(owners))
+    assert (late.fenced, owners.fenced) == (True, False)
+    assert (await stage.content()).instances["x"].held_by is None
+
+
+COMES: dict[str, Callable[[Claim], Part]] = {
+    "the end of the child": lambda child: part(done(child)),
+    "the failure of the child": lambda child: part(stop(child)),
+    "a cancel of the child": lambda child: part(Cancel(target="y")),
+    "a broadcast": lambda child: part(Publish(name="open")),
+}
+
+
+@pytest.mark.parametrize("way", COMES)
+@pytest.mark.parametrize("is_released", [False, True], ids=["is held", "is released"])
+@race()
+async def test_v3_what_comes_while_a_parent_is_held_or_released_is_in_its_inbox(
+    stage: Stage, way: str, is_released: bool
+) -> Race:
+    children = Arm("children", "children", children=(new("y"),), join=1)
+    claim = await stage.executing("x")
+    await stage.one.run(park(claim, on("go"), on("open", "broadcast"), children))
+    [child] = await stage.claim()
+    await stage.one.run(Deliver(target="x", name="go"))
+    [claim] = await stage.claim()
+    if is_released:
+        await stage.one.run(hold(claim))
+        ours = part(claim=capacity("ours", **OTHER))
+    else:
+        ours = part(hold(claim))
+    yield Duel(ours, COMES[way](child))
+    content = await stage.content()
+    assert content.kinds("x") == ["go", "broadcast" if way == "a broadcast" else "children"]
+    if way != "a broadcast":
+        [wait] = [wait for wait in content.waits_of("x") if wait.kind == "children"]
+        assert wait.remaining == 0
 
 
 AFTER: dict[str, Callable[[], Part]] = {

@@ -6,10 +6,13 @@ import pytest
 
 from hark.kernel.requests import (
     Cancel,
+    Commit,
     Deliver,
     Fork,
+    HandBack,
     InstanceMove,
     Migrate,
+    Reclaim,
     RetryInstance,
     SettleAwakeable,
     StartInstances,
@@ -64,6 +67,7 @@ PARKED: dict[str, Callable[[], Part]] = {
     "an answer": lambda: part(_answer()),
     "a deadline": lambda: part(sweep=True),
     "a cancel": lambda: part(Cancel(target="x")),
+    "a retry": lambda: part(RetryInstance(target="x")),
     "a signal and its claim": lambda: part(Deliver(target="x", name="go"), claim=capacity("old")),
 }
 
@@ -104,6 +108,9 @@ EXECUTING: dict[str, Callable[[Claim], Part]] = {
     "an end": lambda claim: part(done(claim)),
     "a failure": lambda claim: part(stop(claim)),
     "code that does not fit": lambda claim: part(hold(claim)),
+    "a hand-back": lambda claim: part(HandBack(claims=[claim])),
+    "a reclaim": lambda claim: part(Reclaim(owners=["worker"])),
+    "a cancel": lambda claim: part(Cancel(target="x")),
 }
 
 
@@ -118,7 +125,7 @@ async def test_v4_a_migration_of_an_instance_that_executes_writes_nothing(
     yield Duel(part(migrate), outcome)
     [answer] = migrate.result
     assert isinstance(answer, Conflict)
-    assert not outcome.requests[0].fenced
+    assert not getattr(outcome.requests[0], "fenced", False)
     row = (await stage.content()).instances["x"]
     assert (row.version, row.status == "executing") == (1, row.step == "after-next")
 
@@ -194,16 +201,73 @@ async def test_v4_the_outcome_of_a_claim_from_before_a_migration_is_refused(stag
     assert (await stage.content()).instances["x"].step == "step-2"
 
 
+FORKED: dict[str, Callable[[Claim], Part]] = {
+    "an outcome": lambda claim: part(park(claim, on("again"))),
+    "an end": lambda claim: part(done(claim)),
+    "code that does not fit": lambda claim: part(hold(claim)),
+    "a signal": lambda claim: part(Deliver(target="key", name="other")),
+    "an answer": lambda claim: part(_answer()),
+    "a cancel": lambda claim: part(Cancel(target="x")),
+    "a claim": lambda claim: part(claim=capacity("theirs")),
+}
+
+
+@pytest.mark.parametrize("other", FORKED.values(), ids=FORKED)
+@race()
+async def test_v5_a_fork_concurrent_with_what_may_happen_to_the_other_instance(
+    stage: Stage, other: Callable[[Claim], Part]
+) -> Race:
+    """Each of them is as if it were alone."""
+    await _parked(stage)
+    await stage.one.run(Deliver(target="x", name="go"))
+    [claim] = await stage.claim()
+    alone = other(claim)
+    ours, theirs = yield Duel(part(_fork("copy"), claim=capacity("ours")), alone)
+    [copied] = [claim for claim in (*ours.claims, *theirs.claims) if claim.id == "copy"]
+    assert (copied.has_run, copied.inbox, copied.waits) == (True, [], [])
+    content = await stage.content()
+    assert content.instances["copy"].forked_from == "x"
+    assert not content.instances["copy"].holds_key
+    assert await _lines_of(stage, "copy") == 2
+    row, request = content.instances["x"], next(iter(alone.requests), None)
+    match request:
+        case Commit():
+            assert (request.fenced, row.status == "executing") == (False, False)
+        case Cancel():
+            assert row.status == "cancelled"
+        case _:
+            assert (row.status, row.epoch) == ("executing", claim.epoch)
+    if isinstance(request, Deliver | SettleAwakeable):
+        assert content.kinds("x")[-1] in ("other", "awakeable")
+
+
+@race()
+async def test_v5_a_fork_concurrent_with_a_retry_of_the_other_instance(stage: Stage) -> Race:
+    await stage.one.run(stop(await stage.executing("x", correlation_key="key")))
+    again = RetryInstance(target="x")
+    yield Duel(part(_fork("copy")), part(again))
+    content = await stage.content()
+    assert {id: (row.status, row.holds_key) for id, row in content.instances.items()} == {
+        "x": ("runnable", True), "copy": ("runnable", False),
+    }  # fmt: skip
+    assert await _lines_of(stage, "copy") == 2
+
+
+async def _lines_of(stage: Stage, id: str) -> int:
+    found: int = await stage.eye.fetchval("SELECT count(*) FROM journal WHERE instance_id = $1", id)
+    return found
+
+
+def _fork(id: str, **options: str) -> Fork:
+    lines = [JournalRow(seq, seq, "run", "work", "1", None) for seq in range(2)]
+    return Fork(start=StartInstances(items=[new(id, **options)]), source="x", at=1, journal=lines)
+
+
 @race()
 async def test_v5_two_forks_with_one_key_are_one_instance_with_its_whole_journal(stage: Stage) -> Race:
-    lines = [JournalRow(seq, seq, "run", "work", "1", None) for seq in range(2)]
-
-    def fork(id: str) -> Fork:
-        return Fork(start=StartInstances(items=[new(id, correlation_key="again")]), source="x", at=1, journal=lines)
-
     claim = await stage.executing("x")
     await stage.one.run(done(claim))
-    one, two = fork("a"), fork("b")
+    one, two = (_fork(id, correlation_key="again") for id in "ab")
     yield Duel(part(one), part(two))
     [refused] = [request for request in (one, two) if isinstance(request.result, Duplicate)]
     [started] = [request.result for request in (one, two) if request is not refused]
@@ -211,5 +275,4 @@ async def test_v5_two_forks_with_one_key_are_one_instance_with_its_whole_journal
     assert set(content.instances) == {"x", started}
     row = content.instances[started]
     assert (row.forked_from, row.has_run, row.status) == ("x", True, "runnable")
-    assert await stage.eye.fetchval("SELECT count(*) FROM journal WHERE instance_id = $1", started) == 2
-    await stage.eye.execute("DELETE FROM journal")
+    assert await _lines_of(stage, started) == 2

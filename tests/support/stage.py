@@ -63,7 +63,7 @@ _MATTER = {
     "insert_messages", "forget_expired_messages", "call_turn", "held_groups", "claimable_held",
 }  # fmt: skip
 _TABLES = ("instances", "inbox", "waits", "awakeables", "buckets", "events", "broadcasts", "deliveries", "workers",
-           "tombstones", "misses", "triggers", "messages", "streams")  # fmt: skip
+           "tombstones", "misses", "triggers", "messages", "streams", "journal")  # fmt: skip
 _EMPTY = "".join(f"DELETE FROM {table};" for table in _TABLES)
 _TRUNCATE = f"TRUNCATE {', '.join(_TABLES)}"
 _CONTENT = {table: f"SELECT {', '.join(columns)} FROM {table}" for table, columns in TABLES.items()}
