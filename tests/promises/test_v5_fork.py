@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from hark import Await, Context, Done, Duplicate, FunctionContext, InvalidInput, Machine, Next, NotFound, step, workflow
+from hark.views import live
 from tests.support.harness import drained, harness, parked
+from tests.support.inspect import query
 from tests.support.stores import Store
 
 calls: list[str] = []
@@ -54,6 +56,33 @@ async def test_v5_a_fork_receives_what_the_function_had_received_and_goes_on_by_
         forked = next(event for event in await app.events(again) if event.type == "forked")
         assert forked.data == {"source": old.id, "at": numbers["awakeable"], "by": "ann"}
         assert len(await app.awakeables()) == 1  # the answer is in the journal, the question is not copied
+
+
+_CONTINUES = ("UPDATE instances SET visit = visit + 1, state = '{\"number\":2}'", "DELETE FROM journal")
+_IS_REMOVED = ("DELETE FROM journal", "DELETE FROM instances")
+
+
+@pytest.mark.parametrize("changes", [_CONTINUES, _IS_REMOVED], ids=["continues as new", "is removed"])
+async def test_v5_a_fork_has_the_input_and_the_journal_of_one_moment(
+    store: Store, monkeypatch: pytest.MonkeyPatch, changes: tuple[str, ...]
+) -> None:
+    """The function changes between the reads of its row and of its journal."""
+    left = list(changes)
+    add = live._add_journals_and_waits
+
+    async def add_after_the_changes(*given: Any) -> None:
+        while left:
+            await query(store, left.pop(0))
+        await add(*given)
+
+    async with parked(store, order, input={"number": 1}) as (app, old):
+        monkeypatch.setattr(live, "_add_journals_and_waits", add_after_the_changes)
+        if changes == _IS_REMOVED:
+            with pytest.raises(NotFound):
+                await app.fork(old)
+        else:
+            await drained(app, app.fork(old))
+            assert calls == ["a1", "a2"]
 
 
 async def test_v5_an_open_question_is_asked_anew_by_the_fork(store: Store) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from hark.model import json
 from hark.model.activation import Claim, JournalRow, WaitRow
+from hark.model.errors import no_instance
 from hark.model.lanes import JOB
 from hark.store import reads
 from hark.store import statements as sql
@@ -60,8 +61,18 @@ async def movable(store: Store, ids: Sequence[str]) -> list[tuple[Claim, str]]:
 
 
 async def forkable(store: Store, id: str) -> tuple[Claim, str, dict[str, str] | None]:
-    """Read an instance, finished or not, with its journal, its status and its tags."""
-    [row] = await store.read(reads.any_row, id=id)
-    claim = Claim(*row[:-2])
-    await _add_journals_and_waits(store, {id: claim})
-    return claim, row[-2], None if row[-1] is None else json.load(row[-1])
+    """Read an instance, finished or not, with its journal, its status and its tags.
+
+    Raises:
+        NotFound: Retention has removed it meanwhile.
+    """
+    rows = await store.read(reads.any_row, id=id)
+    while rows:
+        row = rows[0]
+        claim = Claim(*row[:-2])
+        await _add_journals_and_waits(store, {id: claim})
+        rows = await store.read(reads.any_row, id=id)
+        # Else the lines may have been deleted before they were read: the fork would begin anew, and repeat them.
+        if rows and Claim(*rows[0][:-2]).visit == claim.visit:
+            return claim, row[-2], None if row[-1] is None else json.load(row[-1])
+    raise no_instance(id)
