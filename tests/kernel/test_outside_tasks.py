@@ -57,6 +57,13 @@ async def test_j11_a_fetch_keeps_to_concurrency_keys(turns: Turns) -> None:
     assert [claim.id for claim in await fetch(turns)] == ["b"]
 
 
+async def test_j7_a_fetch_that_finds_a_concurrency_key_taken_asks_for_it(turns: Turns) -> None:
+    """A handler that waits in its slot may have the key: it leaves when a turn has refused the key to other work."""
+    await start(turns, "a", "b", concurrency_key="printer")
+    turn = await turns.run(FetchTasks(lanes=(LANE,), most=2, info='{"lease": 60}'))
+    assert turn.pending.refused_keys
+
+
 async def test_j11_the_lease_of_a_task_ends_when_the_task_is_cancelled_or_handed_back(turns: Turns) -> None:
     await start(turns, "a", "b", "c")
     claims = await fetch(turns)

@@ -44,7 +44,6 @@ async def apply(turn: Turn, capacity: Capacity | None, running: list[Commit]) ->
     else:
         if not claimed_all or pending.left_claimable or capacity.try_held:
             await _claim(turn, capacity, free, stay, woken)
-        pending.refused_keys = any(bucket.startswith("slot:") for bucket in turn.buckets.refused)
         pending.for_other_workers = any(
             not capacity.free.get(queue) or lane not in capacity.lanes for queue, lane in pending.lanes
         )

@@ -196,6 +196,7 @@ async def run_turn(
         await retain.apply(turn)
         if batch.of(CheckWritable):
             await tx.fetch(sql.check_writable)
+    result.pending.refused_keys = any(bucket.startswith("slot:") for bucket in turn.buckets.refused)
     await turn.history.write(tx)
     counts.add_up(turn)
     result.signalled, result.arrived = turn.inbox.executing, turn.inbox.arrived
