@@ -26,8 +26,11 @@ from hark.kernel.requests import (
     DefinitionRow,
     Deliver,
     FetchTasks,
+    Fork,
     HandBack,
+    InstanceMove,
     Message,
+    Migrate,
     Publish,
     Reclaim,
     Register,
@@ -43,15 +46,17 @@ from hark.kernel.requests import (
 from hark.kernel.result import TurnResult
 from hark.kernel.rules import Rules
 from hark.kernel.turn import run_turn
-from hark.model.activation import Claim, Traits
+from hark.model.activation import Claim, JournalRow, Traits
 from hark.model.bpmn_state import control_wait
 from hark.model.decisions import (
     Arm,
     CancelChild,
+    Decision,
     Effect,
     FailedAttempt,
     NewInstance,
     NewTask,
+    Proceed,
     RetryChild,
     SendBroadcast,
     SendSignal,
@@ -60,6 +65,7 @@ from hark.model.decisions import (
 )
 from hark.model.failures import Failure
 from hark.model.lanes import BPMN, ENGINE_QUEUE, code_lane
+from hark.model.migration import Migrated
 from hark.model.notes import NotedEvent
 from hark.model.trigger import Trigger, new_schedule
 from hark.model.values import Rate
@@ -86,6 +92,7 @@ from tests.support.turns import (
     asked,
     capacity,
     done,
+    hold,
     new,
     on,
     park,
@@ -99,7 +106,7 @@ from tests.support.turns import (
 
 MANY = 200
 _TABLES = ("instances", "tags", "inbox", "waits", "awakeables", "events", "broadcasts", "buckets", "misses", "triggers",
-           "messages", "streams")  # fmt: skip
+           "messages", "streams", "journal")  # fmt: skip
 _EMPTY = [Sql(f"DELETE FROM {table}") for table in _TABLES]
 LIMITS = {"api": Rate(allowed=1000, period=60)}
 
@@ -419,6 +426,61 @@ async def retries_of_the_failed(t: Table, n: int) -> Any:
     return t.turn(*(RetryInstance(target=claim.id) for claim in claims))
 
 
+async def _held(t: Table, n: int, **options: Any) -> list[str]:
+    """Held instances, which wait for a time."""
+    claims = await t.claimed(n, **options)
+    await t.turn(*(park(claim, on("go"), timer(timeout=MINUTE)) for claim in claims))
+    await t.turn(*(deliver(claim.id) for claim in claims))
+    claims = (await t.turn(capacity=capacity("me", n))).claims
+    await t.turn(*map(hold, claims))
+    return [claim.id for claim in claims]
+
+
+def _other_code(n: int) -> Capacity:
+    return capacity("me", n, codes={code_lane(DEFINITION, 1): "other"}, try_held=True)
+
+
+@work
+async def held_instances_that_other_code_tries(t: Table, n: int) -> Any:
+    await _held(t, n)
+    return t.turn(capacity=_other_code(n))
+
+
+@work
+async def held_instances_with_a_key_that_other_code_tries(t: Table, n: int) -> Any:
+    await _held(t, n, concurrency_key="wide:1")
+    return t.turn(capacity=_other_code(n))
+
+
+@work
+async def deadlines_of_held_instances(t: Table, n: int) -> Any:
+    await _held(t, n)
+    t.clock.advance(MINUTE)
+    return t.turn(sweep=True)
+
+
+@work
+async def migrations_of_parked_instances(t: Table, n: int) -> Any:
+    ids = await t.asking(n)
+    rows = await t.store.read(Sql("SELECT i.id, i.epoch, w.id FROM instances i JOIN waits w ON w.instance_id = i.id"))
+    moves = []
+    for (id, epoch, wait), question in zip(sorted(map(tuple, rows)), ids, strict=True):
+        change = Migrated(
+            step="start", state="{}", moved_waits=((wait, "there"),), moved_questions=((question, "there", None),),
+            dropped_waits=(f"{wait}-gone",),
+        )  # fmt: skip
+        moves.append(InstanceMove(id, epoch, DEFINITION, "machine", "default", 1, 2, change))
+    return t.turn(Migrate(moves=moves, bulk="bulk"))
+
+
+@work
+async def functions_that_continue_as_new_with_another_version(t: Table, n: int) -> Any:
+    claims = await t.claimed(n)
+    moves = [Proceed(continue_as_new=True, version=2) for _ in claims]
+    pairs = zip(claims, moves, strict=True)
+    return t.turn(*(Commit(claim=claim, decision=Decision("next", "start", "{}", move)) for claim, move in pairs))
+
+
 @work
 async def claims_that_are_refused(t: Table, n: int) -> Any:
     """Their key has one slot, which is taken: one statement blocks all of them."""
@@ -625,6 +687,22 @@ WORK |= {
     "claims with tokens": simple(lambda t, n: t.each_started(n, "rate_limit", "api:"), lambda t, n, _: (), room=1),
     "work handed back": simple(
         lambda t, n: t.claimed(n, concurrency_key="wide:1"), lambda t, n, claims: [HandBack(claims=claims, retire="me")]
+    ),
+    "outcomes that hold": simple(Table.claimed, lambda t, n, claims: map(hold, claims)),
+    "retries of held instances": simple(_held, lambda t, n, ids: (RetryInstance(target=id) for id in ids)),
+    "cancels of held instances": simple(_held, lambda t, n, ids: (Cancel(target=id) for id in ids)),
+    "forks": simple(
+        nothing,
+        lambda t, n, _: (
+            Fork(
+                start=StartInstances(items=[t.new()]),
+                source="x",
+                at=0,
+                journal=[JournalRow(0, 0, "run", "f", "1", None)],
+            )
+            for _ in range(n)
+        ),
+        room=1,
     ),
     "work reclaimed from dead workers": simple(Table.claimed, lambda t, n, _: [Reclaim(owners=["me"])]),
     "awakeables of tasks": simple(
