@@ -344,6 +344,8 @@ TURN: dict[str, Question] = {
     "renew_leases": Question(sql.renew_leases, {"workers_pkey"}, lambda size: [("outside:1", NOW)]),
     "end_leases": by_ids(sql.end_leases, {"instances_pkey", "workers_pkey"}, "running"),
     "descendants": by_ids(sql.descendants, {"instances_parent"}, "parked"),
+    "roots_of": by_ids(sql.roots_of, {"instances_pkey"}, "parked"),
+    "family_sizes": by_values(sql.family_sizes, {"instances_parent"}, ids=ids("ready"), most=200_002),
     "abandoned": Question(
         sql.abandoned, {"instances_leased", "workers_pkey"}, lambda size: [("me", None), ("other", 7)],
         lambda size: {"owners": ["me", "other"]},

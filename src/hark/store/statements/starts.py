@@ -174,9 +174,9 @@ roots_of = Sql(
 family_sizes = Sql(
     """
     WITH RECURSIVE below(root, id) AS (
-        SELECT p.id, i.id FROM instances p JOIN instances i ON i.parent_id = p.id
-        WHERE p.id IN :ids[text] AND i.finished_at IS NULL
-        UNION ALL SELECT b.root, i.id FROM below b JOIN instances i ON i.parent_id = b.id WHERE i.finished_at IS NULL)
+        SELECT i.parent_id, i.id FROM instances i WHERE i.parent_id IN :ids[text] AND i.finished_at IS NULL
+        UNION ALL SELECT b.root, i.id FROM below b CROSS JOIN instances i
+        WHERE i.parent_id = b.id AND i.finished_at IS NULL)
     SELECT f.root, count(*) FROM (SELECT b.root FROM below b LIMIT :most) f GROUP BY f.root
     """
 )
