@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -117,6 +118,25 @@ async def test_a_retired_process_listens_with_the_start_events_of_the_version_th
         await app.retire("p", 2)
         with pytest.raises(Exception, match="ordered"):
             await app.message("ordered", "k3")
+
+
+async def test_versions_of_a_process_that_are_retired_at_once_are_all_retired(store: Store) -> None:
+    """Each retire brings the start events of the version that is left as it was read: another one may come between."""
+    async with harness(store) as app:
+        for message in ("placed", "ordered", "asked"):
+            await app.deploy(PROCESS.format(message=message))
+        async with asyncio.timeout(5):  # less than a turn that conflicts is repeated
+            await asyncio.gather(*(app.retire("p", version) for version in (3, 2)))
+        started = await app.message("placed", "k1")
+        assert (await started.get()).version == 1
+
+
+async def test_versions_of_a_process_whose_name_a_function_has_too_can_be_retired(store: Store) -> None:
+    async with harness(store) as app:
+        await app.deploy(PROCESS.format(message="placed"))
+        await app.register(order(9, "p"))
+        await app.retire("p", 1)
+        assert [(one.version, one.retired) for one in await app.definitions()] == [(1, True), (9, False)]
 
 
 def looping(version: int, goes_on: Any) -> Any:

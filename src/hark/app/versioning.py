@@ -83,11 +83,13 @@ class VersionVerbs(Core):
             raise InvalidInput(f"{problem}.")
 
         async def change(store: Store) -> None:
-            chosen, starts = await self._left_to_start(store, name, version, retired=retired)
-            asked: Reply[None] = self._ask(
-                Retire(name=name, version=version, retired=retired, chosen=chosen, starts=starts)
-            )
-            await asked
+            is_changed = False
+            while not is_changed:
+                chosen, starts = await self._left_to_start(store, name, version, retired=retired)
+                asked: Reply[bool] = self._ask(
+                    Retire(name=name, version=version, retired=retired, chosen=chosen, starts=starts)
+                )
+                is_changed = await asked
 
         return self._read(change)
 

@@ -20,7 +20,6 @@ from hark.model.decisions import Move, NewInstance
 from hark.model.errors import HarkError, InvalidDefinition, NotFound
 from hark.model.lanes import INTERPRETED, lane_of
 from hark.store import statements as sql
-from hark.store.protocol import Conflicted
 
 if TYPE_CHECKING:
     from hark.kernel.turn import Turn
@@ -120,13 +119,16 @@ async def set_retired(turn: Turn) -> None:
                 f"There is no version {request.version} of {request.name!r}. `hark definition list` shows the versions."
             )
             continue
-        await turn.tx.fetch(sql.set_retired, name=request.name, version=request.version, retired=request.retired)
         turn.catalog[request.name][request.version] = replace(known, retired=request.retired)
-        chosen = turn.catalog.newest(request.name)
         if known.lane in INTERPRETED:
+            chosen = turn.catalog.newest(request.name, known.kind)
             if chosen != request.chosen:
-                raise Conflicted("the definition was deployed or retired meanwhile")
+                turn.catalog[request.name][request.version] = known
+                request.result = False
+                continue
             turn.schedules.deployed[request.name] = (tuple(request.starts), chosen or request.version)
+        await turn.tx.fetch(sql.set_retired, name=request.name, version=request.version, retired=request.retired)
+        request.result = True
 
 
 def continue_as(turn: Turn, claim: Claim, move: Move) -> tuple[int, str] | HarkError:

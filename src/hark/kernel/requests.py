@@ -271,9 +271,10 @@ class Deploy(Request, eq=False):
 
 
 class Retire(Request, eq=False):
-    """Take a version of a definition out of the choice of starts by name, or back in. The result is None.
+    """Take a version of a definition out of the choice of starts by name, or back in.
 
-    The triggers of a process or job are those of the version that this leaves: `starts` has them, for `chosen`."""
+    The triggers of a process or job are those of the version that this leaves: `starts` has them, for `chosen`. The
+    result is False if that is another version by now, because one was deployed or retired meanwhile; else True."""
 
     name: str = ""
     version: int = 0
