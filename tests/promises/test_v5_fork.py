@@ -222,3 +222,22 @@ async def test_v5_a_fork_of_a_failed_function_keeps_what_a_retry_would_keep(stor
         again = await drained(app, app.fork(old))
         assert calls == ["a", "boom", "-", "boom"]
         assert await again.result() == "done"
+
+
+@workflow(name="order")
+async def undone_when_cancelled(ctx: FunctionContext) -> None:
+    await ctx.run(work, "a", undo=work)
+    await ctx.wait_for_signal("paid")
+
+
+@pytest.mark.parametrize("drained_first", [False, True])
+async def test_v5_x8_a_fork_that_is_cancelled_undoes_what_it_has_kept(store: Store, drained_first: bool) -> None:
+    async with parked(store, undone_when_cancelled) as (app, old):
+        again = await app.fork(old, at=0)
+        if drained_first:
+            await app.drain()
+        await again.cancel()
+        await app.drain()
+        assert (await again.get()).status == "cancelled"
+        assert calls == ["a", "A"]
+        assert (await old.get()).status == "awaiting_signal"

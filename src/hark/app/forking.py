@@ -145,6 +145,7 @@ class ForkVerbs(Core):
         if not kept:
             return
         request.journal = fork.journal_of_fork(claim, kept)
+        request.on_cancel = claim.on_cancel
         if program is not None:
             code: FunctionProgram = program  # type: ignore[assignment]
             begun = replace(

@@ -20,14 +20,14 @@ def plan(turn: Turn) -> None:
 
 
 async def apply(turn: Turn) -> None:
-    started: list[tuple[str, str, bool]] = []
+    started: list[tuple[str, str, bool, str | None]] = []
     lines: list[tuple[object, ...]] = []
     for request in turn.batch.of(Fork):
         [request.result] = request.start.result
         if not isinstance(request.result, str):
             continue
         id = request.result
-        started.append((id, request.source, bool(request.journal)))
+        started.append((id, request.source, bool(request.journal), request.on_cancel))
         lines += [
             (id, 0, line.seq, line.entry, line.kind, line.name, line.value, line.error, 1) for line in request.journal
         ]

@@ -85,6 +85,7 @@ class Fork(Request, eq=False):
     source: str = ""  # the id of the other one
     at: int | None = None  # the last entry of its journal that is kept; None: of a machine
     journal: list[JournalRow] = field(default_factory=list)
+    on_cancel: str | None = None  # of a function: where a cancel goes, if the other one had something to undo
     by: str | None = None
 
 

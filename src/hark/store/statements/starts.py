@@ -120,8 +120,9 @@ set_retired = Sql(
 # V5: what an instance has begun with. Under lock of the row, which this turn has inserted.
 set_forked = Sql(
     """
-    UPDATE instances AS i SET forked_from = r.source, has_run = r.has_run
-    FROM {rows: id text, source text, has_run boolean} WHERE i.id = r.id
+    UPDATE instances AS i SET forked_from = r.source, has_run = r.has_run,
+        on_cancel = coalesce(r.on_cancel, i.on_cancel)
+    FROM {rows: id text, source text, has_run boolean, on_cancel text} WHERE i.id = r.id
     """
 )
 
