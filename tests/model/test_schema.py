@@ -20,7 +20,7 @@ import pytest
 
 from hark import InvalidInput
 from hark.model import schema
-from hark.model.schema import compile_schema, example_answer
+from hark.model.schema import compile_schema, example_answer, example_answers
 from hark.model.validation import problems
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer", "minimum": 1}}, "required": ["amount"]}
@@ -417,12 +417,18 @@ class Basket(msgspec.Struct):
         ({"type": "object", "properties": {"ok": {"type": "boolean"}}}, {"ok": True}),
         ({"type": "integer", "default": 5, "minimum": 1}, 5),
         ({"type": "number", "minimum": 1.5}, 1.5),
+        ({"type": "array", "items": {"type": "string", "minLength": 3}, "minItems": 2}, ["xxx", "xxx"]),
     ],
 )
 def test_a8_an_example_has_the_shape_of_an_answer(schema: Any, expected: Any) -> None:
     text, _ = compile_schema(schema)
     assert text is not None
     assert json.loads(example_answer(json.loads(text))) == expected
+
+
+def test_a8_a_choice_of_schemas_has_an_example_for_each() -> None:
+    pay = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+    assert example_answers({"oneOf": [pay, {"const": "no"}]}) == [{"sum": 0}, "no"]
 
 
 @dataclass

@@ -59,6 +59,17 @@ async def test_j4_nothing_says_that_an_answered_question_is_to_be_answered(store
         assert [wait.kind for wait in await app.waits()] == ["children"]
 
 
+async def test_j4_nothing_says_to_send_an_event_that_has_come(store: Store) -> None:
+    dag = Dag("release")
+    dag.wait_for_event("paid", "payment")
+    async with harness(store, dag) as app:
+        await drained(app, app.start(dag, id="r-1"))
+        await app.broadcast("payment", 1)
+        [task] = (await DoorAccess(app).job_report("r-1")).tasks
+        assert task_line(task) == "· paid [pending]"
+        assert task.waits == ()
+
+
 async def test_j4_a_signal_that_has_arrived_is_not_the_oldest_wait(store: Store) -> None:
     @workflow
     async def paid(ctx: Any) -> Any:

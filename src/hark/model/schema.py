@@ -146,12 +146,15 @@ def example_answers(schema: Any) -> list[Any]:
     """Answers with the shape that a schema asks for: its own `examples`, or one that is made from it.
 
     The one that is made may not validate. An object has its required keys, or all of them if none is required; a
-    default is taken.
+    default is taken. A choice of schemas has one for each.
     """
-    own = schema.get("examples") if isinstance(schema, Mapping) else None
-    if isinstance(own, list) and own:
-        return own[:_MAX_EXAMPLES]
-    return [_example(schema, schema, 0, iter(range(_MAX_EXAMPLE_PARTS)))]
+    parts = iter(range(_MAX_EXAMPLE_PARTS))
+    for key in ("examples", "anyOf", "oneOf"):
+        own = schema.get(key) if isinstance(schema, Mapping) else None
+        if isinstance(own, list) and own:
+            own = own[:_MAX_EXAMPLES]
+            return own if key == "examples" else [_example(one, schema, 1, parts) for one in own]
+    return [_example(schema, schema, 0, parts)]
 
 
 def like_an_answer(examples: list[Any]) -> str:
@@ -184,7 +187,12 @@ def _example(node: Any, root: Any, depth: int, parts: Iterator[int]) -> Any:
         return {name: _example(fields.get(name), root, depth + 1, parts) for name in required or fields}
     if kind in ("integer", "number"):
         return max(0, node.get("minimum", 0))
-    return {"array": [], "boolean": True, "string": ""}.get(str(kind))
+    if kind == "array":
+        count = min(int(node.get("minItems", 0)), _MAX_EXAMPLE_PARTS)
+        return [_example(node.get("items"), root, depth + 1, parts) for _ in range(count)]
+    if kind == "string":
+        return "x" * min(int(node.get("minLength", 0)), _MAX_EXAMPLE_PARTS)
+    return True if kind == "boolean" else None
 
 
 def _typed(codec: json.Codec[Any], answer: str) -> Any:

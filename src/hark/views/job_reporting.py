@@ -84,7 +84,8 @@ async def _tasks(
     unfinished = [id for id, one in rows.items() if one.status not in TERMINAL]
     waits: dict[str, list[OpenWait]] = {}
     for wait in await store.read(reads.open_waits_of, ids=unfinished) if unfinished else ():
-        waits.setdefault(wait.instance_id, []).append(wait)
+        if rows[wait.instance_id].status != "runnable" or wait.kind not in ("signal", "broadcast"):  # it may have come
+            waits.setdefault(wait.instance_id, []).append(wait)
     workers = await live_workers(store, here) if unfinished else LiveWorkers((), here)
     below = await read_below(store, waits, workers)
     questions = await _questions(store, [*waits.values(), *(one.waits for one in below.values())])
