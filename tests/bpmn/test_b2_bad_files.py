@@ -54,6 +54,9 @@ IN_A_CHAIN = {  # nodes between a start and an end: the first of them is in line
     "a message without a name": (catch('<messageEventDefinition messageRef="blank"/>'), "blank", 16, "no name"),
     "a signal without a name": (catch('<signalEventDefinition signalRef="nameless"/>'), "nameless", 15, "no name"),
     "a catch event without an event": (catch(""), "n", 4, "no event definition"),
+    "an activation condition as an attribute": (
+        '<complexGateway id="n" activationCondition="=activationCount > 1"/>', "n", 4, "<activationCondition>",
+    ),
     "an event that waits for all of its definitions": (
         catch(SIGNAL + SIGNAL).replace("<intermediateCatchEvent", '<intermediateCatchEvent parallelMultiple="true"'),
         "n", 4, "waits for all of its events",

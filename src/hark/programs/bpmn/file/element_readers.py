@@ -170,6 +170,8 @@ class ComplexGatewayReader(ElementReader):
         element = node.element.first("bpmn:activationCondition")
         if element is not None and element.text.strip():
             node.fields["activation"] = condition(process, node, element, "Its activation condition")
+        elif "activationCondition" in node.element.attributes:
+            process.report(node, "Its activation condition is an attribute. Make it an element <activationCondition>.")
 
 
 class EventGatewayReader(ElementReader):
