@@ -213,13 +213,16 @@ class MigrationVerbs(Core):
     def _bulk_work(self) -> BulkWork:
         """Make what the program of bulk instances asks of this app."""
         from hark.engine.bulk.bulk_program import BulkWork
-        from hark.engine.bulk.migrate_page import migrate_page
+        from hark.engine.bulk.migrate_page import PageResult, migrate_page
 
         async def select(selection: Selection, place: listing.Place | None) -> listing.LivePage:
             return await self._read(lambda store: _select(store, selection, place))
 
         async def migrate(change: Change, ids: list[str], bulk: str, by: str | None) -> PageResult:
-            migrator = self._migrator(change)
+            try:
+                migrator = self._migrator(change)
+            except InvalidInput as error:  # this process cannot import `state`
+                return PageResult(lacks=str(error).rstrip("."))
             return await self._read(lambda store: migrate_page(store, self._ask, migrator, change, ids, bulk, by))
 
         return BulkWork(select, migrate)
