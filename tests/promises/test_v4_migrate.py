@@ -257,6 +257,17 @@ class Plain2(Plain, name="plain", version=2):
     pass
 
 
+async def test_v4_an_instance_does_not_become_one_of_another_kind(store: Store) -> None:
+    @workflow(name="plain", version=2)
+    async def function(ctx: FunctionContext) -> None:
+        await ctx.wait_for_signal("go")
+
+    async with harness(store, Plain, function) as app:
+        one = await drained(app, app.start(Plain, {"n": 1}, version=1))
+        with pytest.raises(InvalidMigration, match="it is a machine, and version 2 of 'plain' is a workflow"):
+            await app.migrate(one, to_version=2)
+
+
 def exits(old: dict[str, Any]) -> dict[str, Any]:
     if old["n"] == 13:
         sys.exit("unlucky")
