@@ -156,6 +156,16 @@ async def test_v4_an_element_becomes_one_of_its_own_kind(app: Harness) -> None:
     )
 
 
+async def test_v4_an_element_without_an_id_does_not_become_another_one_at_its_line(app: Harness) -> None:
+    one, other = (file(f'<subProcess id="sub"><userTask name="{name}"/></subProcess>') for name in ("Approve", "Pay"))
+    await start(app, one)
+    assert await tokens(app) == ["sub", "userTask@4"]
+    [reason] = await refused(app, other)
+    assert "it has no id in the file: name the user task that it becomes" in reason
+    await move(app, other, **{"userTask@4": "userTask@4"})
+    assert await tokens(app) == ["sub", "userTask@4"]
+
+
 async def test_v4_names_that_neither_version_has_are_refused(app: Harness) -> None:
     await start(app, file(user("ask")))
     assert await refused(app, file(user("ask"), user("then")), aks="ask", ask="approve") == [

@@ -92,12 +92,11 @@ class ElementMap:
         old, target = self.old.nodes[number], self.found(number)
         if old.of is not None and self.active(old.of) is None:
             return None  # the reason is that of its element
-        if target is None:
+        is_unnamed = f"@{old.line}" in old.id and not self.is_named(number)  # the line says nothing in another file
+        if target is None or is_unnamed:
             words = describe(old)
-            self.refuse(
-                old.id,
-                f"{why.format(words)}, and the new version does not have it: name the {words} that it becomes",
-            )
+            lacking = "it has no id in the file" if is_unnamed else "the new version does not have it"
+            self.refuse(old.id, f"{why.format(words)}, and {lacking}: name the {words} that it becomes")
             return None
         new = self.new.nodes[target]
         reason = difference(old, new) or _other_events(old, new) or self._other_scope(old, new)
