@@ -156,6 +156,16 @@ async def test_v4_an_element_becomes_one_of_its_own_kind(app: Harness) -> None:
     )
 
 
+async def test_v4_an_element_without_an_id_does_not_become_another_one_at_its_line(app: Harness) -> None:
+    one, other = (file(f'<subProcess id="sub"><userTask name="{name}"/></subProcess>') for name in ("Approve", "Pay"))
+    await start(app, one)
+    assert await tokens(app) == ["sub", "userTask@4"]
+    [reason] = await refused(app, other)
+    assert "it has no id in the file: name the user task that it becomes" in reason
+    await move(app, other, **{"userTask@4": "userTask@4"})
+    assert await tokens(app) == ["sub", "userTask@4"]
+
+
 async def test_v4_names_that_neither_version_has_are_refused(app: Harness) -> None:
     await start(app, file(user("ask")))
     assert await refused(app, file(user("ask"), user("then")), aks="ask", ask="approve") == [
@@ -429,6 +439,51 @@ async def _claim(app: Harness) -> Claim:
     return claim
 
 
+# -- catch events with boundary events, and events with several definitions ----------------------------
+
+
+@pytest.mark.parametrize("before", ["", boundary("late", "wait", SIGNAL)], ids=["new", "replaced"])
+async def test_v4_a_boundary_event_of_a_catch_event_is_waited_for(app: Harness, before: str) -> None:
+    await start(app, file(catch("wait", MESSAGE), more=before))
+    await move(app, file(catch("wait", MESSAGE), more=boundary("late", "wait", TIMER.format("5S"))))
+    await app.advance(5)
+    await app.drain()
+    assert await tokens(app) == ["late_task"]
+
+
+async def test_v4_an_event_with_several_definitions_gets_another_name(app: Harness) -> None:
+    both = MESSAGE + TIMER.format("5S")
+    await start(app, file(catch("wait", both)))
+    await app.advance(3)
+    await move(app, file(catch("wait2", both), user()), wait="wait2")
+    await app.advance(2)
+    await app.drain()
+    assert await tokens(app) == ["ask"]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+async def test_v4_a_catch_event_keeps_the_number_of_its_definitions(app: Harness, swap: bool) -> None:
+    files = [file(catch("wait", MESSAGE)), file(catch("wait", MESSAGE + TIMER.format("5S")))]
+    before, after = files[::-1] if swap else files
+    await start(app, before)
+    was, now = (2, 1) if swap else (1, 2)
+    [reason] = await refused(app, after)
+    assert reason == f"wait: it waits for {was} event definitions, and 'wait' of the new version has {now}"
+
+
+@pytest.mark.parametrize(("target", "id", "rests"), [("late2", "late2", "late2_task"), ("", "late", "ask")])
+async def test_v4_all_definitions_of_a_boundary_event_become_what_it_becomes(
+    app: Harness, target: str, id: str, rests: str
+) -> None:
+    both = SIGNAL + TIMER.format("5S")
+    await start(app, file(user(), more=boundary("late", "ask", both)))
+    await app.advance(3)
+    await move(app, file(user(), more=boundary(id, "ask", both)), late=target)
+    await app.advance(2)
+    await app.drain()
+    assert await tokens(app) == [rests]
+
+
 # -- event sub-processes and sub-processes -----------------------------------------------------------
 
 
@@ -534,6 +589,16 @@ async def test_v4_a_multi_instance_goes_on_with_its_counters(app: Harness, seque
     await _answer_one(app)
     assert set(await tokens(app)) == {"each"}
     await _answer_one(app)
+    assert await tokens(app) == ["then"]
+
+
+async def test_v4_a_loop_that_has_repeated_more_often_than_it_may_now_ends(app: Harness) -> None:
+    loop = '<userTask id="ask"><standardLoopCharacteristics loopMaximum="{}"/></userTask>'
+    await start(app, file(loop.format(9), user("then")))
+    for _ in range(3):
+        await answer(app, "ask")
+    await move(app, file(loop.format(2), user("then")))
+    await answer(app, "ask")
     assert await tokens(app) == ["then"]
 
 

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,12 @@ async def fails_now(ctx: FunctionContext, item: str) -> Any:
     raise KeyError(item)
 
 
+async def exits_now(ctx: FunctionContext, item: str) -> Any:
+    await ctx.run(note, "reserve", name="reserve")
+    ctx.wait_for_signal("paid")
+    sys.exit(item)
+
+
 async def ends_now(ctx: FunctionContext, item: str) -> Any:
     return await ctx.run(note, "reserve", name="reserve")
 
@@ -105,6 +112,7 @@ class Writes:
         (other_wait, (1, "a wait for signal paid", "sleep", "ctx.patched")),
         (other_input, (None, '{"item":"book"}', "TypeError", "default")),
         (fails_now, (1, "a wait for signal paid", "KeyError: 'book'", "Correct the code")),
+        (exits_now, (None, "to go on", "SystemExit: book", "It fails as soon as it runs next")),
         (ends_now, (1, "a wait for signal paid", "the end", "ctx.patched")),
     ],
 )

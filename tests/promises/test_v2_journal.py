@@ -89,3 +89,23 @@ async def test_v2_a_journal_that_is_not_there(store: Store) -> None:
         with pytest.raises(InvalidInput):
             await app.journal("nobody", after="x")
         assert list(await app.journal(await app.start(order, {"total": 1}))) == []
+
+
+async def test_v2_no_entry_is_lost_behind_many_patches_at_one_number(store: Store) -> None:
+    @workflow
+    async def patched(ctx: FunctionContext) -> None:
+        for number in range(3):
+            for one in range(40):
+                ctx.patched(f"{number}.{one}") if number == 1 else None
+            await ctx.run(lambda number=number: number, name="count")
+        await ctx.wait_for_signal("end")
+
+    async with harness(store, patched) as app:
+        started = await app.start(patched)
+        await app.drain()
+        pages, after = [], None
+        while not pages or after is not None:
+            page = await app.journal(started, limit=1, after=after)
+            pages.append([one.number for one in page])
+            after = page.next
+        assert pages == [[0], [1] * 41, [2]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ from hark import (
     step,
     workflow,
 )
+from hark.engine.bulk.bulk_request import Change
+from hark.engine.bulk.migrate_page import PageResult
 from tests.support.harness import drained, harness, held
 from tests.support.stores import Store
 
@@ -153,6 +156,7 @@ async def test_v4_malformed_arguments_are_refused(store: Store) -> None:
             (order, {"state": local}, "top level of a module"),
             (order, {"state": "json:nope"}, "cannot be imported"),
             (order, {"state": "no_such_module:f"}, "cannot be imported"),
+            (order, {"state": is_async}, "is an async function"),
             (order, {"steps": ["ship"]}, "give a dict"),
             (order, {"elements": {"a": "b"}}, "is for processes"),
             (function, {"steps": {"a": "b"}}, "are for machines"),
@@ -211,6 +215,138 @@ async def test_v4_a_held_instance_goes_on_with_the_version_it_is_moved_to(store:
         await app.migrate("order:1", to_version=2, state=with_currency, steps={Checkout.ship: Checkout2.send})
         await app.drain()
         assert await app.result("order:1") == {"version": 2, "currency": "EUR", "paid": 7}
+
+
+def after(text: str) -> Any:
+    """Version 2 of `adds`, which does something else behind what it waits for."""
+
+    @workflow(name="adds", version=2)
+    async def code(ctx: FunctionContext) -> Any:
+        await ctx.run(lambda: "first", name="first")
+        ctx.wait_for_signal("go")
+        if text == "exit":
+            sys.exit(3)
+        raise ValueError(text)
+
+    return code
+
+
+@pytest.mark.parametrize(("text", "reason"), [("a bug", "ValueError: a bug"), ("exit", "SystemExit: 3")])
+async def test_v4_a_function_does_not_move_to_code_that_would_fail_at_once(
+    store: Store, text: str, reason: str
+) -> None:
+    async with harness(store, adds(1), after(text)) as app:
+        waiting = await drained(app, app.start("adds", version=1))
+        with pytest.raises(InvalidMigration, match=f"it would fail as soon as it runs next: {reason}"):
+            await app.migrate(waiting, to_version=2)
+        await drained(app, app.signal(waiting, "go", "yes"))
+        assert await waiting.result() == [1, "first", "yes"]
+
+
+class Plain(Machine, name="plain", version=1):
+    @step
+    async def start(self, ctx: Context[Any]) -> Any:
+        return Await("go", then=self.end)
+
+    @step
+    async def end(self, ctx: Context[Any]) -> Any:
+        return Done(ctx.state)
+
+
+class Plain2(Plain, name="plain", version=2):
+    pass
+
+
+async def test_v4_an_instance_does_not_become_one_of_another_kind(store: Store) -> None:
+    @workflow(name="plain", version=2)
+    async def function(ctx: FunctionContext) -> None:
+        await ctx.wait_for_signal("go")
+
+    async with harness(store, Plain, function) as app:
+        one = await drained(app, app.start(Plain, {"n": 1}, version=1))
+        with pytest.raises(InvalidMigration, match="it is a machine, and version 2 of 'plain' is a workflow"):
+            await app.migrate(one, to_version=2)
+
+
+def exits(old: dict[str, Any]) -> dict[str, Any]:
+    if old["n"] == 13:
+        sys.exit("unlucky")
+    return old
+
+
+def cancels(old: dict[str, Any]) -> dict[str, Any]:
+    if old["n"] == 13:
+        raise asyncio.CancelledError("unlucky")
+    return old
+
+
+def forgets(old: dict[str, Any]) -> dict[str, Any] | None:
+    old["unlucky"] = True
+    return None if old["n"] == 13 else old
+
+
+async def is_async(old: Any) -> Any:
+    return old
+
+
+@pytest.mark.parametrize("function", [exits, cancels, forgets])
+async def test_v4_a_state_function_that_exits_or_returns_nothing_leaves_its_instance_alone(
+    store: Store, function: Any
+) -> None:
+    async with harness(store, Plain, Plain2) as app:
+        bad = await app.start(Plain, {"n": 13})
+        good = await drained(app, app.start(Plain, {"n": 1}))
+        found = await app.migrate({"definition": "plain"}, to_version=2, state=function, preview=True)
+        assert (found.count, len(found.problems)) == (1, 1)
+        moved = await drained(app, app.migrate({"definition": "plain"}, to_version=2, state=function))
+        assert await moved.result() == {"done": 1, "skipped": 0, "failed": 1}
+        assert function.__name__ in (await moved.get()).progress["problems"][bad.id]
+        assert ((await bad.get()).version, (await bad.get()).state) == (1, {"n": 13})
+        assert (await good.get()).version == 2
+
+
+async def test_v4_a_worker_that_cannot_import_the_state_function_leaves_the_move_to_another(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with harness(store, Plain, Plain2) as app:
+        await drained(app, app.start(Plain, {"n": 1}))
+        moved = await app.migrate({"definition": "plain"}, to_version=2, state=forgets)
+        with monkeypatch.context() as patch:
+            patch.delattr("tests.promises.test_v4_migrate.forgets")
+            await app.drain()
+            assert "cannot be imported" in (await moved.get()).progress["waits"]
+        await app.advance(1)
+        await app.drain()
+        assert await moved.result() == {"done": 1, "skipped": 0, "failed": 0}
+
+
+async def test_v4_what_was_moved_before_a_crash_counts_also_if_it_has_ended_since(store: Store) -> None:
+    async with harness(store, Plain, Plain2) as app:
+        one = await drained(app, app.start(Plain, {"n": 1}))
+        moved = await drained(app, app.migrate(one, to_version=2))
+        await drained(app, app.signal(one, "go"))
+        again = await app._bulk_work().migrate(Change(2), [one.id], moved.id, None)
+        assert (again.done, again.skipped, again.ended) == (1, 0, 0)
+
+
+async def test_v4_many_instances_that_execute_are_tried_again_page_by_page(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+
+    async def page(store: Any, ask: Any, migrator: Any, change: Any, ids: list[str], *rest: Any) -> PageResult:
+        sizes.append(len(ids))
+        return PageResult(busy=ids) if sum(sizes) <= 450 else PageResult(done=len(ids))
+
+    monkeypatch.setattr("hark.engine.bulk.migrate_page.migrate_page", page)
+    async with harness(store, Plain, Plain2) as app:
+        await app.start_many([Start(Plain, {"n": n}) for n in range(450)])
+        await app.drain()
+        moved = await drained(app, app.migrate({"definition": "plain"}, to_version=2))
+        await app.advance(1)
+        await app.drain()
+        assert await moved.result() == {"done": 450, "skipped": 0, "failed": 0}
+    assert sizes == [200, 200, 50, 200, 200, 50]
 
 
 async def test_v4_a_failed_machine_is_moved_and_then_retried_with_the_new_version(store: Store) -> None:

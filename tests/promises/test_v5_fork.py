@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -208,6 +210,46 @@ async def test_v5_a_run_that_was_undone_is_not_kept(store: Store) -> None:
             await app.fork(old, at=0)
         again = await drained(app, app.fork(old, at=-1))
         assert await again.result() == "done"
+
+
+def fails_always(result: str) -> None:
+    raise ConnectionError(result)
+
+
+@workflow(name="cancelled")
+async def cancelled(ctx: FunctionContext) -> None:
+    await ctx.run(work, "a", undo=fails_always, retries=1, backoff=10)
+    await ctx.wait_for_signal("go")
+
+
+async def test_v5_a_function_that_is_being_undone_is_forked_without_its_entries(store: Store) -> None:
+    async with parked(store, cancelled) as (app, old):
+        await drained(app, app.cancel(old))
+        with pytest.raises(InvalidInput, match="is being undone"):
+            await app.fork(old)
+        assert len(await app.list()) == 1
+        await drained(app, app.fork(old, at=-1))
+        assert calls == ["a", "a"]
+
+
+async def test_v5_the_store_answers_while_the_code_of_a_fork_is_replayed(store: Store) -> None:
+    replays, release = threading.Event(), threading.Event()
+
+    @workflow(name="slow")
+    async def slow(ctx: FunctionContext) -> None:
+        await ctx.run(work, "a")
+        if calls == ["a", "fork"]:
+            replays.set()
+            release.wait(10)
+        await ctx.wait_for_signal("go")
+
+    async with parked(store, slow) as (app, old):
+        calls.append("fork")
+        forked = asyncio.ensure_future(asyncio.to_thread(app.fork(old).result))
+        await asyncio.to_thread(replays.wait, 10)
+        assert (await asyncio.wait_for(old.get(), 5)).status == "awaiting_signal"
+        release.set()
+        assert (await (await forked).get()).forked_from == old.id
 
 
 async def test_v5_a_fork_of_a_failed_function_keeps_what_a_retry_would_keep(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from hark.model.decisions import NewInstance
 from hark.model.errors import InvalidInput
 from hark.model.names import check_id, check_name, new_id, version_problem
 from hark.model.outcomes import Step
-from hark.model.values import PARKED
+from hark.model.values import PARKED, TERMINAL
 from hark.store.protocol import Store
 from hark.views import instance_views, live
 
@@ -97,7 +98,12 @@ class ForkVerbs(Core):
             request = Fork(start=StartInstances(items=[item]), source=claim.id, by=name)
             if claim.kind == "workflow":
                 _refuse(wanted, "a function", step=begin, state=state)
-                self._fork_function(request, item, changed, program, at, input)
+                if at != -1 and input is None and _is_being_undone(claim, status):
+                    raise InvalidInput(
+                        f"{wanted!r} is being undone: fork it when that has ended, or keep no entry, with at=-1."
+                    )
+                # In a thread: the code is replayed, which may take long.
+                await asyncio.to_thread(self._fork_function, request, item, changed, program, at, input)
             elif claim.kind == "machine":
                 _refuse(wanted, "a machine", at=at, input=input)
                 if begin is None and status in PARKED:
@@ -154,6 +160,15 @@ class ForkVerbs(Core):
             )  # fmt: skip
             dropped = [line for line in claim.journal if line not in kept]
             fork.check_fork(code, begun, dropped, self._check_services())
+
+
+def _is_being_undone(claim: Claim, status: str) -> bool:
+    """Return True if runs of this function may be undone at any moment."""
+    from hark.programs.functions.function_journal import Journal
+
+    journal = Journal(claim.journal)
+    is_cancelling = claim.cancel_reason is not None and status not in TERMINAL
+    return is_cancelling or (journal.undoing is not None and not journal.is_undone)
 
 
 def _refuse(target: str, what: str, **given: Any) -> None:

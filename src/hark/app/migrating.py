@@ -114,12 +114,14 @@ class MigrationVerbs(Core):
 
         async def carry_out(store: Store) -> Any:
             if target is not None:
-                selection, definition = await _one(store, target)
+                selection, definition, old_kind = await _one(store, target)
             else:
                 assert filters is not None
                 assert filters.definition is not None
-                selection, definition = Selection(filters=filters), filters.definition
+                selection, definition, old_kind = Selection(filters=filters), filters.definition, None
             kind = await self._check_change(store, change, definition)
+            if target is not None and kind != old_kind:
+                raise _refusal(target, f"it is a {old_kind}, and version {to_version} of {definition!r} is a {kind}")
             if selection.filters is not None:
                 selection = Selection(filters=dataclasses.replace(selection.filters, kind=kind))
             return await self._begin_migration(store, change, selection, name, preview=preview)
@@ -213,13 +215,16 @@ class MigrationVerbs(Core):
     def _bulk_work(self) -> BulkWork:
         """Make what the program of bulk instances asks of this app."""
         from hark.engine.bulk.bulk_program import BulkWork
-        from hark.engine.bulk.migrate_page import migrate_page
+        from hark.engine.bulk.migrate_page import PageResult, migrate_page
 
         async def select(selection: Selection, place: listing.Place | None) -> listing.LivePage:
             return await self._read(lambda store: _select(store, selection, place))
 
         async def migrate(change: Change, ids: list[str], bulk: str, by: str | None) -> PageResult:
-            migrator = self._migrator(change)
+            try:
+                migrator = self._migrator(change)
+            except InvalidInput as error:  # this process cannot import `state`
+                return PageResult(lacks=str(error).rstrip("."))
             return await self._read(lambda store: migrate_page(store, self._ask, migrator, change, ids, bulk, by))
 
         return BulkWork(select, migrate)
@@ -232,14 +237,14 @@ async def _select(store: Store, selection: Selection, place: listing.Place | Non
     return await listing.live_page(store, selection.filters, _PAGE, place)
 
 
-async def _one(store: Store, target: str) -> tuple[Selection, str]:
-    """The selection of one instance, and its definition."""
+async def _one(store: Store, target: str) -> tuple[Selection, str, str]:
+    """The selection of one instance, its definition and its kind."""
     found = await instance_views.get(store, target)
     if found.kind == "task":
         raise InvalidInput(f"{target!r} is a task: move the job or process that it belongs to.")
     if found.status in ("done", "cancelled"):
         raise _refusal(target, f"it is {found.status}")
-    return Selection(ids=(found.id,)), found.definition
+    return Selection(ids=(found.id,)), found.definition, found.kind
 
 
 def _error_of_one(id: str, problems: Mapping[str, Any], busy: Sequence[str]) -> InvalidMigration | None:

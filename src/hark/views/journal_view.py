@@ -16,19 +16,26 @@ from hark.store.protocol import Store
 from hark.store.reads import ShownLine
 from hark.views import instance_views
 
-_MOST = 4  # lines of one number: the creation and the answer of an awakeable, and a patch or a marker before them
+_MOST = 4  # lines that a number usually has: the creation and the answer of an awakeable, and two before them
 
 
 async def entries(store: Store, target: str, limit: int, after: int) -> Page[Entry]:
     """The entries with a number higher than `after`, in the order in which the code asked for them."""
     id = await instance_views.find(store, target)
-    rows = await store.read(reads.lines_after, id=id, after=after, size=_MOST * (limit + 1))
+    size = _MOST * (limit + 1)
+    rows = await store.read(reads.lines_after, id=id, after=after, size=size)
+    while len(rows) == size and rows[0].entry == rows[-1].entry:  # many patches, or retries, at one number
+        size *= _MOST
+        rows = await store.read(reads.lines_after, id=id, after=after, size=size)
+    cut = rows[-1].entry if len(rows) == size else None  # the last number may have more lines
     found: list[Entry] = []
+    last = after
     for number, lines in groupby(rows, key=lambda row: row.entry):
         shown = list(_shown(id, number, list(lines)))
-        if found and len(found) + len(shown) > limit:
-            return Page(found, str(found[-1].number))
+        if number == cut or (found and len(found) + len(shown) > limit):
+            return Page(found, str(last))
         found += shown
+        last = number
     return Page(found, None)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hark.programs.functions.function_context import FunctionContext
     from hark.programs.functions.function_program import FunctionProgram
 
+PAGE: Final = 200  # instances of one turn
 _PAGES: Final = 50  # of a visit
 _AGAIN: Final = timedelta(seconds=1)
 _TRIES: Final = 30  # to move an instance that executes, one second apart
@@ -55,7 +56,10 @@ def bulk_program(work: BulkWork) -> FunctionProgram:
             return result
 
         async def again() -> PageResult:
-            return await work.migrate(asked.migrate, tally.busy, ctx.id, asked.by)
+            result = PageResult()
+            for first in range(0, len(tally.busy), PAGE):
+                result.add(await work.migrate(asked.migrate, tally.busy[first : first + PAGE], ctx.id, asked.by))
+            return result
 
         for _ in range(_PAGES):
             if tally.ended and (not tally.busy or tally.tries >= _TRIES):

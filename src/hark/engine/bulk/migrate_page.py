@@ -43,6 +43,16 @@ class PageResult(Struct):
     lacks: str | None = None
     place: Place | None = None
 
+    def add(self, other: PageResult) -> None:
+        """Add the outcome of another page."""
+        self.done += other.done
+        self.skipped += other.skipped
+        self.ended += other.ended
+        self.failed += other.failed
+        self.busy += other.busy
+        self.problems |= other.problems
+        self.lacks = self.lacks or other.lacks
+
 
 class Computed(Struct):
     """The instances of a page by what can become of them."""
@@ -114,9 +124,11 @@ async def migrate_page(
                 case error:
                     result.failed += 1
                     result.problems[one.id] = str(error)
-    if found.already:
-        moved = await store.read(reads.moved_by, ids=found.already, bulk=bulk)
+    known = {one.id for one in found.moves} | found.problems.keys() | {*found.already, *found.busy}
+    gone = [id for id in ids if id not in known]
+    if found.already or gone:
+        moved = {id for (id,) in await store.read(reads.moved_by, ids=found.already + gone, bulk=bulk)}
         result.done += len(moved)
-        result.skipped += len(found.already) - len(moved)
+        result.skipped += len([id for id in found.already if id not in moved])
     result.ended = len(ids) - result.done - result.skipped - result.failed - len(result.busy)
     return result

@@ -7,6 +7,7 @@ gave, processes the map of elements; functions and jobs move if the new code fit
 from __future__ import annotations
 
 import importlib
+import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -95,17 +96,21 @@ class Migrator:
         if self._convert is not None:
             try:
                 new = self._convert(state)
+                if new is None and state != "null":
+                    raise InvalidInput("it returned None: return the new state, also if you have changed the old one")
                 state = program.codec.dump(program.codec.build(new, limit=self._max_payload, what="state"))
-            except Exception as error:  # the caller's function may raise anything
+            except BaseException as error:  # the caller's function may raise anything; an exit would end the worker
                 raise _refuse(label, f"{self._change.state} failed: {failure_of(error).brief}") from error
         return migrate_machine(program, claim, self._change.steps, state, label)
 
     def _function(self, program: Any, claim: Claim, label: str) -> Migrated:
         from hark.programs.functions.function_check import check_function
 
-        misfit = check_function(program, claim, self._check_services).misfit
-        if misfit is not None:
-            raise _refuse(label, str(misfit))
+        fit = check_function(program, claim, self._check_services)
+        if fit.misfit is not None:
+            raise _refuse(label, str(fit.misfit))
+        if fit.failure is not None:
+            raise _refuse(label, f"it would fail as soon as it runs next: {failure_of(fit.failure).brief}")
         return Migrated(step=claim.step, state=claim.state)
 
 
@@ -123,6 +128,8 @@ def state_name(function: Any) -> str | None:
         return None
     name = function if isinstance(function, str) else f"{_module_of(function)}:{getattr(function, '__qualname__', '')}"
     found = _imported(name)
+    if inspect.iscoroutinefunction(found):
+        raise InvalidInput(f"state={name!r} is an async function: give one that returns the new state at once.")
     if not isinstance(function, str) and found is not function:
         raise InvalidInput(
             f"state={function!r}: give a function at the top level of a module, or its name as 'module:function'. The "
@@ -142,7 +149,7 @@ def _imported(name: str) -> Callable[[Any], Any]:
         found = importlib.import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
-    except Exception as error:  # of the module, which is user code
+    except (Exception, SystemExit) as error:  # of the module, which is user code
         raise InvalidInput(
             f"state={name!r} cannot be imported ({type(error).__name__}: {error}). Give a function at the top level of "
             "a module, as 'module:function'."

@@ -27,7 +27,7 @@ class FunctionFit(Struct):
     """
 
     misfit: NonDeterministic | None = None
-    failure: Exception | None = None
+    failure: BaseException | None = None
     needed: frozenset[str] = frozenset()
 
 
@@ -48,18 +48,27 @@ class _Check(Replay):
         if self._journal.is_undone:  # a retry begins from the beginning
             return FunctionFit()
         try:
-            self._replay()
+            exit = self._exit_in_replay()
             needed = frozenset(name for name, patch in self.patches.items() if patch.answered_false)
-            return FunctionFit(self._misfit, self._failure(), needed)
+            return FunctionFit(self._misfit, exit or self._failure(), needed)
         finally:
             self.close()
 
     def open_entries(self) -> set[int]:
         try:
-            self._replay()
+            self._exit_in_replay()
             return set(self._open)
         finally:
             self.close()
+
+    def _exit_in_replay(self) -> BaseException | None:
+        """Replay, and return what ended the code although it is no Exception, such as `sys.exit`: it would end the
+        event loop that waits for this check."""
+        try:
+            self._replay()
+        except BaseException as error:
+            return error
+        return None
 
     def _failure(self) -> Exception | None:
         """The error with which the code has ended, unless it received that from its journal."""

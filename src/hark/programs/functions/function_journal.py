@@ -39,7 +39,9 @@ class Journal:
     __slots__ = (
         "_by_entry",
         "_counted",
+        "_highest",
         "_last_entry",
+        "_patches",
         "_replayed",
         "_retry_entry",
         "_size",
@@ -67,6 +69,8 @@ class Journal:
         self._replayed = len(self.lines)
         self._by_entry: dict[int, Line] | None = None if self.lines else {}
         self._last_entry: int | None = None
+        self._patches: set[tuple[int, str | None]] | None = None  # the answers of True, with the entry behind each
+        self._highest: int | None = None  # the highest entry of the lines that are replayed
 
     def _cut(self, failed: Line) -> None:
         """Cut the failed line and all lines after it: this activation is the retry of a failed function."""
@@ -120,15 +124,16 @@ class Journal:
 
     def has_patch(self, entry: int, name: str) -> bool:
         """Return True if the code that first came to this entry was patched."""
-        return any(
-            line.kind == PATCH and line.entry == entry and line.name == name
-            for lines in (self.lines, self.uncommitted)
-            for line in lines
-        )
+        if self._patches is None:
+            lines = (*self.lines, *self.uncommitted)
+            self._patches = {(line.entry, line.name) for line in lines if line.kind == PATCH}
+        return (entry, name) in self._patches
 
     def has_entry_from(self, entry: int) -> bool:
         """Return True if the lines that are replayed have an operation at this entry or a later one."""
-        return any(other >= entry for other in self._lines_by_entry())
+        if self._highest is None:
+            self._highest = max(self._lines_by_entry(), default=-1)
+        return self._highest >= entry
 
     def _lines_by_entry(self) -> dict[int, Line]:
         if self._by_entry is None:
@@ -170,6 +175,8 @@ class Journal:
         seq = self.lines[-1].seq + 1 if self.lines else 0
         line = JournalLine(seq + len(self.uncommitted), entry, kind, name, *result)
         self.uncommitted.append(line)
+        if kind == PATCH and self._patches is not None:
+            self._patches.add((entry, name))
         return line
 
     def write_failure(self, error: BaseException) -> None:

@@ -62,11 +62,17 @@ class ElementMap:
 
     def is_named(self, number: int) -> bool:
         """Return True if the map names this element."""
-        return self.old.ids[number] in self._elements
+        return self.old.ids[self.old.element_of[number]] in self._elements
 
     def found(self, number: int) -> int | None:
-        """The element that an element becomes, by its id only; None if there is none."""
-        id = self.old.ids[number]
+        """The element that an element becomes, by its id only; None if there is none. A further event of an element
+        becomes the one at the same place of what its element becomes."""
+        node = self.old.nodes[number]
+        if node.of is not None:
+            target, place = self.found(node.of), self.old.nodes[node.of].further.index(number)
+            further = () if target is None else self.new.nodes[target].further
+            return further[place] if place < len(further) else None
+        id = node.id
         return self.new.numbers.get(self._elements.get(id, id))
 
     def flow(self, number: int) -> int | None:
@@ -84,15 +90,16 @@ class ElementMap:
 
     def _find_active(self, number: int, why: str) -> int | None:
         old, target = self.old.nodes[number], self.found(number)
-        if target is None:
+        if old.of is not None and self.active(old.of) is None:
+            return None  # the reason is that of its element
+        is_unnamed = f"@{old.line}" in old.id and not self.is_named(number)  # the line says nothing in another file
+        if target is None or is_unnamed:
             words = describe(old)
-            self.refuse(
-                old.id,
-                f"{why.format(words)}, and the new version does not have it: name the {words} that it becomes",
-            )
+            lacking = "it has no id in the file" if is_unnamed else "the new version does not have it"
+            self.refuse(old.id, f"{why.format(words)}, and {lacking}: name the {words} that it becomes")
             return None
         new = self.new.nodes[target]
-        reason = difference(old, new) or self._other_scope(old, new)
+        reason = difference(old, new) or _other_events(old, new) or self._other_scope(old, new)
         if reason is not None:
             self.refuse(old.id, reason, new)
             return None
@@ -173,6 +180,14 @@ def difference(old: NodeSpec, new: NodeSpec) -> str | None:
     if (old.activation is None) != (new.activation is None):
         return f"only one of it and {new.id!r} of the new version has an activation condition"
     return None
+
+
+def _other_events(old: NodeSpec, new: NodeSpec) -> str | None:
+    """A token waits for all definitions of a catch event: they cannot become more or fewer."""
+    was, now = len(old.further) + 1, len(new.further) + 1
+    if old.kind != "catch" or was == now:
+        return None
+    return f"it waits for {was} event definitions, and {new.id!r} of the new version has {now}"
 
 
 def _other_timer(old: NodeSpec, new: NodeSpec) -> str | None:

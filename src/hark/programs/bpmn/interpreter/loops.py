@@ -79,7 +79,8 @@ def iteration_ended(run: Execution, token: FlowToken, node: NodeSpec) -> None:
 
 def _is_done(run: Execution, scope: BpmnScope, loop: LoopState, iteration: BpmnScope, spec: LoopSpec) -> bool:
     if spec.kind == "standard":
-        return loop.completed == spec.maximum or not _repeats(run, iteration, spec)
+        is_last = spec.maximum is not None and loop.completed >= spec.maximum  # a migration may lower it
+        return is_last or not _repeats(run, iteration, spec)
     _count(scope, 0 if spec.kind == "sequential" else loop.total - loop.completed)
     if spec.completion is not None:
         layers = [*run.layers(iteration.id), _zeebe_counts(scope)]

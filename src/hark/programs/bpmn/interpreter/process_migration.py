@@ -235,9 +235,9 @@ class _MovingProcess:
         return None if target is None else Unarmed(target, each.token, each.scope, each.catcher)
 
     def _add_boundary_events(self) -> None:
-        """Wait for the boundary events of an activity that do not come from one of its boundary events."""
+        """Wait for the boundary events of an activity or catch event that do not come from one of its own."""
         for token in self._state.tokens:
-            if not self._old.elements[token.node].is_activity or self._scopes[token.scope].kind == "iteration":
+            if self._scopes[token.scope].kind == "iteration":
                 continue
             if _begins_anew(self._next.get(token.id), armed=token.id in self._catching):
                 continue
