@@ -317,6 +317,8 @@ async def test_v2_the_secrets_of_links_are_not_in_an_export(store: Store, tmp_pa
         (lambda text: text.replace('"hark":"live"', '"x":1'), "is not an export"),
         (lambda text: text.replace('{"instance":[', '{"instance":[1,', 1), "damaged"),
         (lambda text: text.replace('{"instance":', "x{", 1), "damaged"),
+        (lambda text: "\n".join([*text.splitlines()[:5], *text.splitlines()[6:]]), "ends after 19 .* says 20"),
+        (lambda text: text + text, "damaged"),
     ],
 )
 async def test_v2_a_damaged_export_or_one_of_another_version_is_refused(damage: Any, text: str, tmp_path: Path) -> None:
