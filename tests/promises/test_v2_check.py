@@ -54,6 +54,27 @@ async def other_wait(ctx: FunctionContext, item: str) -> Any:
     return await ctx.run(note, "ship", name="ship")
 
 
+async def sends_where_it_waited(ctx: FunctionContext, item: str) -> Any:
+    await ctx.run(note, "reserve", name="reserve")
+    await ctx.signal("another", "paid")
+    await ctx.wait_for_signal("paid")
+
+
+async def asks_the_time(ctx: FunctionContext, item: str) -> Any:
+    await ctx.now()
+    await old(ctx, item)
+
+
+async def asks_a_question(ctx: FunctionContext, item: str) -> Any:
+    await ctx.awakeable(title="Reserve?")
+    await old(ctx, item)
+
+
+async def asks_the_time_beside(ctx: FunctionContext, item: str) -> Any:
+    await ctx.gather(ctx.now(), ctx.run(note, "reserve", name="reserve"))
+    await ctx.wait_for_signal("paid")
+
+
 async def behind_the_wait(ctx: FunctionContext, item: str) -> Any:
     await ctx.run(note, "reserve", name="reserve")
     await ctx.wait_for_signal("paid")
@@ -103,6 +124,10 @@ class Writes:
         (guarded, None),
         (other_name, (0, "run reserve", "run hold", "ctx.patched")),
         (other_wait, (1, "a wait for signal paid", "sleep", "ctx.patched")),
+        (sends_where_it_waited, (1, "a wait for signal paid", "signal paid", "ctx.patched")),
+        (asks_the_time, (0, "run reserve", "now", "ctx.patched")),
+        (asks_a_question, (0, "run reserve", "awakeable", "ctx.patched")),
+        (asks_the_time_beside, (1, "a wait for signal paid", "now", "ctx.patched")),
         (other_input, (None, '{"item":"book"}', "TypeError", "default")),
         (fails_now, (1, "a wait for signal paid", "KeyError: 'book'", "Correct the code")),
         (ends_now, (1, "a wait for signal paid", "the end", "ctx.patched")),
