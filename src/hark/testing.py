@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hark.app import Hark
 from hark.app.arguments import target_of
 from hark.app.handle import Handle
+from hark.engine.turns.caller_errors import closed_early
 from hark.engine.turns.reply import Reply, answer_all
 from hark.model.errors import InstanceHeld
 from hark.model.lanes import ENGINE_QUEUE
@@ -89,6 +90,7 @@ class Harness(Hark):
         self.register(*definitions)
         self._script: list[tuple[Callable[[Awakeable], bool], Any, str | None]] = []
         self._moved = MovedFeed()
+        self._watching: set[asyncio.Task[None]] = set()  # for `result`
 
     def answer(
         self, question: str | Callable[[Awakeable], bool], payload: Any = None, *, reject: str | None = None
@@ -164,8 +166,14 @@ class Harness(Hark):
             finally:
                 for task in tasks:
                     task.cancel()
+                answer_all([(reply, closed_early())])  # if it has no answer: the app closes
 
-        self._clerk.spawn(first)
+        async def begin() -> None:  # closing the app waits for what is spawned, and `first` may wait until then
+            watching = asyncio.ensure_future(first())
+            self._watching.add(watching)
+            watching.add_done_callback(self._watching.discard)
+
+        self._clerk.spawn(begin)
         return reply
 
     async def _answer(self) -> int:

@@ -115,6 +115,8 @@ def test_v4_one_instance_is_moved_without_a_question_and_refused_with_the_reason
     assert "ValueError: two" in refused.err
     assert run_process(*_MIGRATE, *where).error_line(2).endswith("Give one TARGET, or --definition to select many.")
     assert "write OLD=NEW" in run_process("instance", "migrate", "order:1", "--to", "2", "--map", "a", *where).err
+    twice = run_process("instance", "migrate", "order:1", "--to", "2", "--map", "a=b", "--map", "a=c", *where)
+    assert twice.error_line(2) == "hark: --map names 'a' twice, with different new names."
     assert versions(where) == {"order:1": 2, "order:2": 1, "order:3": 1}
 
 

@@ -55,6 +55,27 @@ async def other_wait(ctx: FunctionContext, item: str) -> Any:
     return await ctx.run(note, "ship", name="ship")
 
 
+async def sends_where_it_waited(ctx: FunctionContext, item: str) -> Any:
+    await ctx.run(note, "reserve", name="reserve")
+    await ctx.signal("another", "paid")
+    await ctx.wait_for_signal("paid")
+
+
+async def asks_the_time(ctx: FunctionContext, item: str) -> Any:
+    await ctx.now()
+    await old(ctx, item)
+
+
+async def asks_a_question(ctx: FunctionContext, item: str) -> Any:
+    await ctx.awakeable(title="Reserve?")
+    await old(ctx, item)
+
+
+async def asks_the_time_beside(ctx: FunctionContext, item: str) -> Any:
+    await ctx.gather(ctx.now(), ctx.run(note, "reserve", name="reserve"))
+    await ctx.wait_for_signal("paid")
+
+
 async def behind_the_wait(ctx: FunctionContext, item: str) -> Any:
     await ctx.run(note, "reserve", name="reserve")
     await ctx.wait_for_signal("paid")
@@ -110,6 +131,10 @@ class Writes:
         (guarded, None),
         (other_name, (0, "run reserve", "run hold", "ctx.patched")),
         (other_wait, (1, "a wait for signal paid", "sleep", "ctx.patched")),
+        (sends_where_it_waited, (1, "a wait for signal paid", "signal paid", "ctx.patched")),
+        (asks_the_time, (0, "run reserve", "now", "ctx.patched")),
+        (asks_a_question, (0, "run reserve", "awakeable", "ctx.patched")),
+        (asks_the_time_beside, (1, "a wait for signal paid", "now", "ctx.patched")),
         (other_input, (None, '{"item":"book"}', "TypeError", "default")),
         (fails_now, (1, "a wait for signal paid", "KeyError: 'book'", "Correct the code")),
         (exits_now, (None, "to go on", "SystemExit: book", "It fails as soon as it runs next")),
@@ -325,6 +350,8 @@ async def test_v2_the_secrets_of_links_are_not_in_an_export(store: Store, tmp_pa
         (lambda text: text.replace('"hark":"live"', '"x":1'), "is not an export"),
         (lambda text: text.replace('{"instance":[', '{"instance":[1,', 1), "damaged"),
         (lambda text: text.replace('{"instance":', "x{", 1), "damaged"),
+        (lambda text: "\n".join([*text.splitlines()[:5], *text.splitlines()[6:]]), "ends after 19 .* says 20"),
+        (lambda text: text + text, "damaged"),
     ],
 )
 async def test_v2_a_damaged_export_or_one_of_another_version_is_refused(damage: Any, text: str, tmp_path: Path) -> None:

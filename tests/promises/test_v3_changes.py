@@ -153,6 +153,14 @@ async def other_signal(ctx: Any, item: str) -> Any:
     return paid.payload
 
 
+async def sends_before_it_waits(ctx: Any, item: str) -> Any:
+    await ctx.run(reserve, item)
+    await ctx.run(charge, item)
+    await ctx.signal("another", "paid")
+    paid = await ctx.wait_for_signal("paid")
+    return paid.payload
+
+
 async def question_instead(ctx: Any, item: str) -> Any:
     await ctx.run(reserve, item)
     await ctx.run(charge, item)
@@ -474,6 +482,10 @@ MACHINES: dict[str, Change] = {
 @pytest.mark.parametrize("change", FUNCTIONS)
 async def test_v3_a_change_of_a_function_that_waits(store: Store, change: str) -> None:
     await _deployed(store, FUNCTIONS[change])
+
+
+async def test_v3_a_function_that_sends_a_signal_where_it_waited_for_one_is_held(store: Store) -> None:
+    await _deployed(store, _function(sends_before_it_waits, "held"))
 
 
 @pytest.mark.parametrize("change", MACHINES)

@@ -16,6 +16,7 @@ from hark import (
     InstanceHeld,
     Machine,
     Next,
+    NotOpen,
     Stop,
     step,
     workflow,
@@ -320,6 +321,17 @@ async def test_v3_deadlines_pass_while_an_instance_is_held(store: Store) -> None
     async with harness(store, before) as app:
         await app.drain()
         assert (await app.get(ask.id)).result == "nobody answered"
+
+
+async def test_v3_a_harness_closes_while_a_result_is_awaited(store: Store) -> None:
+    async with harness(store, old) as app:
+        order = await app.start(old, {"item": "x"})
+        await app.drain()
+        awaited = app.result(order.id)
+        with pytest.raises(TimeoutError):
+            await app.result(order.id, timeout=0)
+    with pytest.raises(NotOpen):
+        await awaited
 
 
 async def test_v3_a_retry_tries_the_same_code_again(store: Store) -> None:

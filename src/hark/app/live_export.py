@@ -107,10 +107,13 @@ class LiveExport:
         return source
 
     def claims(self) -> Iterator[Claim]:
-        line = self._first
+        line, count = self._first, 0
         while "end" not in line:
             yield self._claim(line)
+            count += 1
             line = self._parse(self._file.readline())
+        if count != line["end"] or self._file.read(1):
+            raise self.damaged(ValueError(f"it ends after {count} instances, and its last line says {self.total}"))
 
     def _claim(self, line: Any) -> Claim:
         try:

@@ -137,11 +137,13 @@ def _kind(hark: Engine, wanted: Any) -> str | None:
 
 
 def _names(given: list[str]) -> dict[str, str]:
-    names = {}
+    names: dict[str, str] = {}
     for text in given:
         old, found, new = text.partition("=")
         if not (old and found):
             raise InvalidInput(f"--map {text!r}: write OLD=NEW.")
+        if names.get(old, new) != new:
+            raise InvalidInput(f"--map names {old!r} twice, with different new names.")
         names[old] = new
     return names
 

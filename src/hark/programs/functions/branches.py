@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import copy_context
 from functools import partial
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from hark.model.errors import InvalidOutcome
@@ -120,6 +121,12 @@ class Branch(Promise[Any]):
         """The coroutine in messages."""
         coroutine: Any = self._coroutine
         return f"{coroutine.__qualname__}() of {coroutine.cr_code.co_filename}:{coroutine.cr_code.co_firstlineno}"
+
+    @property
+    def frame(self) -> FrameType | None:
+        """The place in the code where it is, or None if it has ended."""
+        coroutine: Any = self._coroutine
+        return coroutine.cr_frame  # type: ignore[no-any-return]
 
     def step(self) -> None:
         """Run the code up to the next unresolved promise, or to its end."""

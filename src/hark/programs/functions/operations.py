@@ -331,6 +331,9 @@ class EffectOperation(Operation):
     def needs_wait(self) -> bool:
         return False
 
+    def matches_wait(self, kind: WaitKind, name: str | None, attempt: str) -> bool:
+        return False  # `ctx.signal` is of the same kind as the wait for a signal
+
     def decode(self, value: str) -> Any:
         if self.kind == "signal":
             return Delivery(*json.load(value))

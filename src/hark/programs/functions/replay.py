@@ -107,8 +107,10 @@ class Replay:
 
     # -- what the context calls -------------------------------------------------------------------
 
-    def ask(self, operation: Operation) -> Operation:
-        """Give the operation its entry. Raises Suspended if the journal has another operation there."""
+    def ask(self, operation: Operation, caller: FrameType | None = None) -> Operation:
+        """Give the operation its entry. Raises Suspended if the journal has another operation there.
+
+        `caller` is the code that called a method of ctx, unless that method calls this one."""
         if self._closed or self._ready.closing:
             self._ready.calls_while_closing += 1
             if self._ready.calls_while_closing > _MAX_CALLS_WHILE_CLOSING:
@@ -123,18 +125,19 @@ class Replay:
         journal = self._journal
         entry = operation.entry = journal.next_entry
         journal.next_entry = entry + 1
+        if caller is None:
+            caller = _getframe(2)
         line = journal.line_at(entry)
         if line is not None and (line.kind != operation.kind or line.name != operation.name):
-            self._diverge(entry, label_of(line.kind, line.name), operation.label, _line(_getframe(2)))
+            self._diverge(entry, label_of(line.kind, line.name), operation.label, _line(caller))
         for wait in self._claimed_waits.get(entry, ()) if self._claimed_waits else ():
             attempt = wait.place.partition("+")[2]
             if not operation.matches_wait(wait.kind, wait.name, attempt):
                 awaited = f"a wait for {label_of(wait.kind, wait.name)}"
-                self._diverge(entry, awaited, operation.label, _line(_getframe(2)))
+                self._diverge(entry, awaited, operation.label, _line(caller))
             if isinstance(operation, Run):
                 operation.attempt, operation.awaits_retry = int(attempt), wait.fired_at is None
         operation.session = self
-        caller = _getframe(2)  # the code that called a method of ctx
         operation.asked = caller.f_code, caller.f_lasti
         self._open[entry] = operation
         if self._is_live:
@@ -143,7 +146,10 @@ class Replay:
 
     async def ask_known(self, operation: Operation, make: Callable[[], str]) -> str:
         """An operation whose value is known when it is asked for: the value in its line, or a new line of `make()`."""
-        self.ask(operation)
+        caller, root = _getframe(2), self._branches.root
+        if caller.f_code is Branch.step.__code__ and root is not None:  # given to gather: the code that awaits that
+            caller = root.frame or caller
+        self.ask(operation, caller)
         if operation.entry < 0:
             await operation
         del self._open[operation.entry]
