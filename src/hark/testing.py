@@ -19,6 +19,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -262,7 +263,8 @@ def assert_continues(export: str | Path, *definitions: Workflow[..., Any] | type
         def test_the_new_code_continues_what_is_live():
             assert_continues("tests/live.ndjson", order, Checkout)
     """
-    report = Hark("sqlite://").check(*definitions, export=export).result()
+    with ThreadPoolExecutor(1) as thread:  # the test may be `async def`, where nothing may block the event loop
+        report = thread.submit(lambda: Hark("sqlite://").check(*definitions, export=export).result()).result()
     if report.problems:
         raise AssertionError(f"the code does not fit what is live:\n{report}")
     return report

@@ -248,7 +248,9 @@ async def test_j8_changed_runs_hold_the_task_and_name_what_was_recorded(store: S
         assert "run 0 since its last checkpoint was run 'plan', and is now run 'act'" in found.error
         state = (await app.get(job.id)).state["tasks"]["work"]
         assert state["status"] == "suspended"
-        assert "run 'plan'" in str((await app.why(job.id)).text)
+        why = await app.why(job.id)
+        assert "run 'plan'" in why.text
+        assert [(one.reason, "hark instance retry" in one.text) for one in why.blockers] == [("held", True)]
         [event] = [event for event in await app.events(f"{job.id}.0") if event.type == "held"]
         assert (event.data["entry"], event.data["expected"]) == (0, "run 'plan'")
     async with harness(store, one_task()) as app:

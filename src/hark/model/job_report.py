@@ -57,6 +57,7 @@ class TaskReport:
         note: What keeps it from running, such as a handler that no worker has; or None.
         only_waits: Of a map or a workflow task that runs: whether nothing below it runs, and nothing will until an
             answer, a signal or a worker comes from outside.
+        is_held: Whether its code does not fit what it has committed; `note` says more.
     """
 
     name: str
@@ -73,6 +74,7 @@ class TaskReport:
     waits: tuple[TaskWait, ...] = ()
     note: str | None = None
     only_waits: bool = False
+    is_held: bool = False
 
     @property
     def is_open(self) -> bool:

@@ -117,6 +117,7 @@ async def _tasks(
                 entry.get("error"), from_micros(own.created_at),
                 None if own.finished_at is None else from_micros(own.finished_at),
                 kept[:_MOST_WAITS], _note(job, task, own, progress.phase, workers, under), _only_waits(under),
+                own.status == "held",
             )
         )  # fmt: skip
     return tuple(found)
@@ -137,7 +138,7 @@ def _note(
         one, reason = below.missing[0]
         return reason if one.id.startswith(f"{job.id}.") else f"{one.definition} {one.id}: {reason}"
     if row.status == "held":
-        return f"It is held: {row.error}"
+        return f"It is held: {row.error} To try the same code again: {command_text('instance', 'retry', row.id)}"
     if row.status != "runnable":
         return None
     if phase == "gate" and task.gate is not None:

@@ -294,13 +294,16 @@ async def _blockers(
 
 
 async def _blockers_of_tasks(store: Store, row: WhyInstance, here: Container[str]) -> list[Blocker]:
-    """The tasks of a job that could run and do not, because no worker has what they need."""
+    """The tasks of a job that could run and do not: no worker has what they need, or its code does not fit."""
     if row.lane != JOB or row.task_state is not None or row.status != "awaiting_children":
         return []
     found = await job_reporting.report(store, row.id, here)
-    return [Blocker("no_worker", f"Task {task.name!r}: {task.note}") for task in found.tasks if task.note is not None][
-        :_MAX_SHOWN
+    blockers = [
+        Blocker("held" if task.is_held else "no_worker", f"Task {task.name!r}: {task.note}")
+        for task in found.tasks
+        if task.note is not None
     ]
+    return blockers[:_MAX_SHOWN]
 
 
 async def _finished(store: Store, row: WhyInstance) -> Blocker:

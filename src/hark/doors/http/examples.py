@@ -56,7 +56,7 @@ _TASK_WAIT: Final = {
 _TASK: Final = {
     "name": "verify", "type": "task", "status": "suspended", "id": "release-1.1", "attempt": 1,
     "gate": "user_approval", "at_gate": True, "output": None, "error": None, "started_at": "2026-03-01T09:00:00Z",
-    "finished_at": None, "waits": [_TASK_WAIT], "note": None, "only_waits": False,
+    "finished_at": None, "waits": [_TASK_WAIT], "note": None, "only_waits": False, "is_held": False,
 }  # fmt: skip
 _JOB: Final = {"name": "release", "tasks": [{"name": "build", "run": "make"}]}
 _VERSION: Final = {
