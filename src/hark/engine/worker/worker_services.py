@@ -22,6 +22,7 @@ from hark.kernel.limits import Limits
 from hark.kernel.requests import CommitNote
 from hark.model.decisions import NewInstance
 from hark.model.exits import TaskExited
+from hark.model.failures import error_text
 from hark.model.names import check_name, from_micros
 from hark.model.notes import AnyNote
 
@@ -117,7 +118,7 @@ def _call_for_a_future(function: Callable[..., Any], *args: Any) -> Any:
     try:
         return function(*args)
     except (SystemExit, KeyboardInterrupt) as error:
-        raise TaskExited(repr(error)) from error
+        raise TaskExited(error_text(error)) from error
     except (StopIteration, GeneratorExit) as error:
         name = getattr(function, "__qualname__", function)
         raise RuntimeError(f"{name} raised {type(error).__name__}") from error
