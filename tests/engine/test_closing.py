@@ -1,5 +1,6 @@
 """A call that an app accepts just before it is closed gets an answer."""
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
@@ -43,6 +44,18 @@ def test_a_call_that_is_accepted_just_before_the_close_is_answered(
         monkeypatch.setattr(loop, "leave", leave)
     with pytest.raises(NotOpen, match="closed before"):
         replies[0].result(20)
+
+
+async def test_a_worker_that_starts_while_its_app_is_closed_does_not_hang(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hark(store.url, **store.options) as app:
+        loop = app._clerk.loop
+        monkeypatch.setattr(app._clerk, "code_changed", lambda: setattr(loop, "closing", True))
+        worker = app.worker()
+        await asyncio.wait_for(worker.start(), 20)
+        loop.closing = False
+        await worker.stop()
 
 
 UNCLOSED = """

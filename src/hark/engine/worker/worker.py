@@ -127,7 +127,8 @@ class Worker:
             self.owner, self._slots, self._activations, self._services, self._lease, self._loop
         )
         self._clerk.code_changed()
-        self._clerk.spawn(self._clerk.peers.reclaim_gone)
+        with contextlib.suppress(NotOpen):  # the app is closing
+            self._clerk.spawn(self._clerk.peers.reclaim_gone)
         answer_all([(attached, None)])
 
     async def _detach(self) -> None:
