@@ -1,6 +1,10 @@
 """A call that an app accepts just before it is closed gets an answer."""
 
+import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,3 +44,47 @@ def test_a_call_that_is_accepted_just_before_the_close_is_answered(
         monkeypatch.setattr(loop, "leave", leave)
     with pytest.raises(NotOpen, match="closed before"):
         replies[0].result(20)
+
+
+async def test_a_worker_that_starts_while_its_app_is_closed_does_not_hang(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hark(store.url, **store.options) as app:
+        loop = app._clerk.loop
+        monkeypatch.setattr(app._clerk, "code_changed", lambda: setattr(loop, "closing", True))
+        worker = app.worker()
+        await asyncio.wait_for(worker.start(), 20)
+        loop.closing = False
+        await worker.stop()
+
+
+UNCLOSED = """
+import asyncio, sys
+from hark import Context, Done, Hark, Machine, step
+
+class Order(Machine):
+    @step
+    async def start(self, ctx: Context) -> Done:
+        return Done()
+
+app = Hark(f"sqlite:///{sys.argv[1]}")
+
+async def main():
+    await app.__aenter__()
+    await app.register(Order)
+    await app.start(Order)
+    # Polls and reads go on while the interpreter ends
+    for _ in range(50):
+        app.list()
+    await asyncio.sleep(0.3)
+    app.list()
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_ends_without_closing_its_app_prints_no_traceback(tmp_path: Path) -> None:
+    for attempt in range(3):
+        command = [sys.executable, "-c", UNCLOSED, str(tmp_path / f"{attempt}.db")]
+        done = subprocess.run(command, timeout=60, check=True, capture_output=True, text=True)
+        assert done.stderr == ""

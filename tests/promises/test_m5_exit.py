@@ -24,6 +24,10 @@ class Fatal(Machine):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "os._exit":
                 os._exit(3)
+            case "sys.exit in a child that it forks":
+                if (child := os.fork()) == 0:
+                    sys.exit(3)  # ends the child, and nothing but that
+                os._exit(10 + os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
             case "SIGTERM, whose handler calls sys.exit":
                 signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
                 signal.raise_signal(signal.SIGTERM)
@@ -73,7 +77,7 @@ def run_worker(store: Store) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "code"), [("kill -9", -9), ("os._exit", 3)])
+@pytest.mark.parametrize(("how", "code"), [("kill -9", -9), ("os._exit", 3), ("sys.exit in a child that it forks", 13)])
 async def test_m5_a_process_that_exits_in_a_step_is_a_crash_not_an_exception(store: Store, how: str, code: int) -> None:
     async with harness(store, Fatal) as app:
         fatal = await app.start(Fatal, {"how": how})

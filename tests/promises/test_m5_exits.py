@@ -418,6 +418,44 @@ async def test_m5_a_cancellation_or_a_generator_exit_that_a_step_raises_fails_th
         assert neighbours.seen == []
 
 
+async def test_m5_fault_76_an_error_whose_text_exits_fails_its_instance_alone(store: Store) -> None:
+    class Evil(Exception):
+        def __str__(self) -> str:
+            sys.exit(2)
+
+    class Raises(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            raise Evil
+
+    neighbours = Neighbours()
+    app = _app(store, Raises, *neighbours.definitions())
+    neighbours.register(app)
+    async with app, app.worker(grace=0.1):
+        beside = await neighbours.begin(app)
+        it = await app.start(Raises)
+        with pytest.raises(InstanceFailed, match="Evil"):
+            await it.result(timeout=20)
+        neighbours.go.set()
+        for id in beside:
+            assert await app.result(id, timeout=20)
+        assert neighbours.seen == []
+
+
+def test_m5_fault_76_a_step_that_stops_the_loop_of_a_worker_of_sync_code_leaves_it_running() -> None:
+    class Stops(Machine):
+        @step
+        async def start(self, ctx: Context) -> Done:
+            asyncio.get_running_loop().stop()
+            await asyncio.sleep(0.01)
+            return Done("ended")
+
+    app = Hark("sqlite://")
+    app.register(Stops)
+    with app, app.worker():
+        assert app.start(Stops).result().result(timeout=20).result() == "ended"
+
+
 def test_m5_fault_76_an_exit_in_a_worker_of_sync_code_leaves_it_running() -> None:
     class Loud(Machine):
         """Its step leaves a callback on the loop that exits."""

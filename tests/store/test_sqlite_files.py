@@ -58,6 +58,10 @@ def moved_away(file: Path) -> None:
     file.rename(file.with_name("elsewhere.db"))
 
 
+def emptied(file: Path) -> None:
+    os.truncate(file, 0)
+
+
 def log_removed(file: Path) -> None:
     file.with_name(f"{file.name}-wal").unlink()
 
@@ -66,7 +70,7 @@ def index_removed(file: Path) -> None:
     file.with_name(f"{file.name}-shm").unlink()
 
 
-CHANGES = [removed, replaced, restored, moved_away, log_removed]
+CHANGES = [removed, replaced, restored, moved_away, emptied, log_removed]
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -7,6 +7,7 @@ ends the process.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import CodeType
@@ -28,6 +29,20 @@ def exit_in(error: BaseException) -> BaseException | None:
             return next((found for one in error.exceptions if (found := exit_in(one)) is not None), None)
         case _:
             return None
+
+
+def end_if_forked(process: int, error: BaseException) -> None:
+    """End this process if the code of an activation has forked it from the worker's: it has a copy of the event loop,
+    and would read and close what that of the worker waits for.
+
+    Args:
+        process: The id of the worker's process.
+        error: What ends the activation in this process.
+    """
+    if os.getpid() != process:
+        found = exit_in(error)
+        code = found.code if isinstance(found, SystemExit) else 1
+        os._exit(0 if code is None else code if isinstance(code, int) else 1)
 
 
 def comes_from_signal(error: BaseException) -> bool:

@@ -20,6 +20,7 @@ from msgspec import Struct
 from hark.model import json
 from hark.model.durations import short_duration
 from hark.model.errors import RunFailed
+from hark.model.exits import comes_from_signal
 from hark.model.masking import without_link_tokens
 
 MAX_ERROR: Final = 1 << 14  # characters: errors are read by people, and shown in lists
@@ -116,7 +117,9 @@ def traceback_of(error: BaseException) -> str:
     """The traceback of an exception and, briefly, those of its causes, in the form that Python prints."""
     try:
         return storable("".join(_chain(error)), MAX_TRACEBACK)
-    except Exception as second:  # a property of the exception raised
+    except BaseException as second:  # a property of the exception raised, or has exited
+        if comes_from_signal(second):
+            raise
         return f"{type(error).__name__} (its traceback cannot be shown: {type(second).__name__})"
 
 
@@ -136,7 +139,9 @@ def innermost_line_of_user(error: BaseException, package: str) -> tuple[str, int
 def _message(error: BaseException) -> str:
     try:
         return storable(str(error))
-    except Exception:
+    except BaseException as second:  # also an exit, which would end the loop: this runs after the step
+        if comes_from_signal(second):
+            raise
         return "(its text cannot be read)"
 
 

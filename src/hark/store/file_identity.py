@@ -2,8 +2,8 @@
 
 A process goes on writing to a file that has no name any more: what it acknowledges is lost when it ends. So a path
 must still lead to the files that were opened. The log of SQLite (-wal) is one of them, because every commit goes
-there. A file that is copied into ours stays the same and is not noticed. Nothing here opens a file: closing it again
-would release the locks that SQLite has on it in this process.
+there. A file that is copied into ours stays the same and is not noticed, unless ours is found empty. Nothing here opens
+a file: closing it again would release the locks that SQLite has on it in this process.
 
 A process does not go on with the new file by itself. What it holds (claims, parked functions, caches, positions of
 readers) is of the lost past, and a file that is being restored looks like one that is there. Nor does it end, since the
@@ -71,6 +71,8 @@ class FileIdentity:
 
     def _lose(self, name: str) -> None:
         what = "was replaced by another file" if os.path.exists(name) else "was removed"
+        if _identity(name) == _EMPTY:
+            what = "was emptied"
         self._lost = f"{name!r} {what} while this process had it open"
         _log.error(
             "%s, so nothing is stored any more. Stop all processes that use %r, restore the database if it is to be, "
@@ -116,6 +118,7 @@ def _link(name: str) -> str:
 
 _Identity = tuple[int, int]
 _UNKNOWN: Final[_Identity] = (-1, -1)  # the file system does not say
+_EMPTY: Final[_Identity] = (-2, -2)  # no database: one that is open has a page at least, and SQLite removes its -wal
 
 
 def _identity(name: str) -> _Identity | None:
@@ -126,4 +129,6 @@ def _identity(name: str) -> _Identity | None:
         return None
     except OSError:
         return _UNKNOWN
+    if found.st_size == 0 and not name.endswith((_LOG, _INDEX)):
+        return _EMPTY
     return found.st_dev, found.st_ino

@@ -18,6 +18,7 @@ from hark.engine.peers.retention import Retention, remove_old
 from hark.engine.peers.worker_watch import WorkerWatch
 from hark.engine.turns.clerk_state import ClerkState
 from hark.engine.turns.reply import Reply
+from hark.engine.turns.thread_loop import is_end_of_program
 from hark.engine.turns.turn_runner import TurnRunner
 from hark.kernel.requests import Reclaim, Request
 from hark.model.errors import NotOpen
@@ -88,8 +89,9 @@ class Peers:
             except StoreFault as error:
                 self._warning.log(reason(error))
                 await asyncio.sleep(0.2)
-            except Exception:
-                _log.exception("Polling failed with an unexpected error; it continues.")
+            except Exception as error:
+                if not is_end_of_program(error):
+                    _log.exception("Polling failed with an unexpected error; it continues.")
                 await asyncio.sleep(1)
             await asyncio.sleep(store.poll)
 

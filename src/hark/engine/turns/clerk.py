@@ -32,6 +32,7 @@ from hark.engine.turns.reply import Reply, answer_all
 from hark.engine.turns.request_queue import Queued
 from hark.engine.turns.retrying_reads import ReadTimer, RetryingReads
 from hark.engine.turns.slot_demand import SlotDemand
+from hark.engine.turns.thread_loop import is_end_of_program
 from hark.engine.turns.turn_runner import FinishedTurn, TurnRunner
 from hark.engine.worker.missing_code import MissingCode
 from hark.kernel.definitions import Catalog
@@ -207,6 +208,8 @@ class Clerk:
                 answer = caller_errors.unavailable(error)
             except Exception as error:
                 answer = error
+                if is_end_of_program(error):
+                    reply.expect_nothing()
             answer_all([(reply, answer)])
             return
 

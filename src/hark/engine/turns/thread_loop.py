@@ -13,6 +13,12 @@ from typing import Any
 from hark.engine.turns.caller_errors import not_open
 
 
+def is_end_of_program(error: Exception) -> bool:
+    """Return True for what Python's executors raise once the program ends. Reads and polls of an app that was not
+    closed meet it, and there is nothing to report. The text has to tell: no public function says that Python exits."""
+    return isinstance(error, RuntimeError) and str(error).startswith("cannot schedule new futures after")
+
+
 class ThreadLoop:
     """Accepts work from other threads between `enter` and `leave`, until `closing` is set."""
 

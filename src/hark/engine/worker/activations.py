@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import Coroutine, Iterable
 from typing import Any
@@ -23,7 +24,7 @@ from hark.kernel.requests import Commit
 from hark.model.activation import Claim, JournalRow
 from hark.model.decisions import Decision, Hold, give_up, stop
 from hark.model.errors import NotOpen, StoreUnavailable
-from hark.model.exits import comes_from_signal, exit_in
+from hark.model.exits import comes_from_signal, end_if_forked, exit_in
 from hark.model.failures import failure_of
 from hark.programs.cancellation import cancel
 
@@ -34,6 +35,7 @@ class Activations:
     def __init__(self, clerk: Clerk, registry: Registry, services: WorkerServices, residents: int) -> None:
         self.open = True  # False while the worker stops: nothing begins any more
         self.tally: dict[str, int] = {}
+        self._process = os.getpid()
         self._clerk = clerk
         self._registry = registry
         self._services = services
@@ -144,6 +146,7 @@ class Activations:
     def _without_outcome(self, claim: Claim, error: BaseException) -> Decision | None:
         """Give up the claim if an exit or the end of the loop has ended this activation. Return None for an error of
         the step's own; raise the cancellation of an abandoned step, and the exit that a signal asks for."""
+        end_if_forked(self._process, error)
         if (exit := exit_in(error)) is not None:
             if comes_from_signal(exit):
                 raise exit

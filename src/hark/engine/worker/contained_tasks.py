@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from hark.model.exits import TaskExited, comes_from_signal
+from hark.model.failures import error_text
 
 in_activation: ContextVar[bool] = ContextVar("hark_in_activation", default=False)
 """True in the context of an activation, and of all tasks, threads and callbacks that it makes."""
@@ -72,4 +73,4 @@ class _Contained(Coroutine[Any, Any, Any]):
 def _contained(error: BaseException) -> BaseException:
     if isinstance(error, GeneratorExit):
         return RuntimeError("a task raised GeneratorExit")
-    return error if comes_from_signal(error) else TaskExited(repr(error))
+    return error if comes_from_signal(error) else TaskExited(error_text(error))

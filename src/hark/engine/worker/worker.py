@@ -73,6 +73,7 @@ class Worker:
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._is_ending = threading.Event()  # of that thread
         self._release_loop: Callable[[], None] = _nothing
 
     @property
@@ -126,7 +127,8 @@ class Worker:
             self.owner, self._slots, self._activations, self._services, self._lease, self._loop
         )
         self._clerk.code_changed()
-        self._clerk.spawn(self._clerk.peers.reclaim_gone)
+        with contextlib.suppress(NotOpen):  # the app is closing
+            self._clerk.spawn(self._clerk.peers.reclaim_gone)
         answer_all([(attached, None)])
 
     async def _detach(self) -> None:
@@ -198,7 +200,7 @@ class Worker:
     def __enter__(self) -> Worker:
         refuse_to_block_a_loop("`with app.worker():`", "async with")
         loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_run_loop, args=(loop,), name="hark-worker", daemon=True)
+        self._thread = threading.Thread(target=_run_loop, args=(loop, self._is_ending), name="hark-worker", daemon=True)
         self._thread.start()
         starting = asyncio.run_coroutine_threadsafe(self.start(), loop)
         try:
@@ -216,17 +218,18 @@ class Worker:
 
     def _end_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         assert self._thread is not None
+        self._is_ending.set()
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
         loop.close()
 
 
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop of a thread until it is stopped, also if a callback of a step's code calls `sys.exit` (M5)."""
-    while True:
+def _run_loop(loop: asyncio.AbstractEventLoop, is_ending: threading.Event) -> None:
+    """Run the loop of a thread until the worker stops, also if a callback of a step's code calls `sys.exit`, or a step
+    stops the loop (M5)."""
+    while not is_ending.is_set():
         try:
             loop.run_forever()
-            break
         except (SystemExit, KeyboardInterrupt):
             _log.exception("A callback on the loop of the worker has exited; the worker goes on. %s", EXIT_ADVICE)
     left = asyncio.all_tasks(loop)

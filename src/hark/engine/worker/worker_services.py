@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,8 @@ from hark.engine.worker.watchdog import LoopWatchdog
 from hark.kernel.limits import Limits
 from hark.kernel.requests import CommitNote
 from hark.model.decisions import NewInstance
-from hark.model.exits import TaskExited
+from hark.model.exits import TaskExited, end_if_forked
+from hark.model.failures import error_text
 from hark.model.names import check_name, from_micros
 from hark.model.notes import AnyNote
 
@@ -107,17 +109,18 @@ class WorkerServices(HandlerSupport):
 
 
 def _run_in(threads: ThreadPoolExecutor, function: Callable[..., Any], args: tuple[Any, ...]) -> Awaitable[Any]:
-    work = functools.partial(contextvars.copy_context().run, _call_for_a_future, function, *args)
+    work = functools.partial(contextvars.copy_context().run, _call_for_a_future, os.getpid(), function, *args)
     return asyncio.get_running_loop().run_in_executor(threads, work)
 
 
-def _call_for_a_future(function: Callable[..., Any], *args: Any) -> Any:
+def _call_for_a_future(process: int, function: Callable[..., Any], *args: Any) -> Any:
     """Call a function whose future could not carry these errors: a StopIteration would never end the step, and a
     GeneratorExit would close the coroutine that is to run `handle`. No signal raises an exit in a thread."""
     try:
         return function(*args)
     except (SystemExit, KeyboardInterrupt) as error:
-        raise TaskExited(repr(error)) from error
+        end_if_forked(process, error)
+        raise TaskExited(error_text(error)) from error
     except (StopIteration, GeneratorExit) as error:
         name = getattr(function, "__qualname__", function)
         raise RuntimeError(f"{name} raised {type(error).__name__}") from error
