@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from hark import Await, Context, Done, FunctionContext, Hark, InvalidInput, LiveProblem, Machine, step, workflow
+from hark import Await, Context, Done, FunctionContext, Hark, InvalidInput, LiveProblem, Machine, Report, step, workflow
 from hark.app.door_access import DoorAccess
 from hark.testing import Harness, assert_continues
 from tests.support.harness import harness
@@ -71,6 +71,18 @@ async def fails_now(ctx: FunctionContext, item: str) -> Any:
     raise KeyError(item)
 
 
+async def asks_for_the_time(ctx: FunctionContext, item: str) -> Any:
+    await ctx.now()
+
+
+async def asks_a_question(ctx: FunctionContext, item: str) -> Any:
+    await ctx.awakeable()
+
+
+async def answers_a_question(ctx: FunctionContext, item: str) -> Any:
+    await ctx.resolve("a", None)
+
+
 async def ends_now(ctx: FunctionContext, item: str) -> Any:
     return await ctx.run(note, "reserve", name="reserve")
 
@@ -105,6 +117,9 @@ class Writes:
         (other_wait, (1, "a wait for signal paid", "sleep", "ctx.patched")),
         (other_input, (None, '{"item":"book"}', "TypeError", "default")),
         (fails_now, (1, "a wait for signal paid", "KeyError: 'book'", "Correct the code")),
+        (asks_for_the_time, (0, "run reserve", "now", "ctx.patched")),
+        (asks_a_question, (0, "run reserve", "awakeable", "ctx.patched")),
+        (answers_a_question, (0, "run reserve", "resolve", "ctx.patched")),
         (ends_now, (1, "a wait for signal paid", "the end", "ctx.patched")),
     ],
 )
@@ -213,6 +228,17 @@ async def test_v2_the_step_and_the_state_of_a_machine_are_looked_up(store: Store
         [gone] = (await app.check(WithoutDone)).problems
         assert gone.expected == "step 'done'"
         assert "--map done=" in gone.advice
+
+
+def test_v2_a_report_fits_a_terminal_and_its_commands_stay_on_one_line() -> None:
+    id, command = (
+        "01a1f582-679f-72f6-b62a-b7822e46f7c8",
+        "`hark instance migrate --definition Card --to 2 --map use=NEW`",
+    )
+    one = LiveProblem(id, "Card", 1, None, "a.py:1", "step 'use'", "x " * 70, f"Keep it; or {command}", "gone")
+    lines = str(Report(0, (one,) * 5, ())).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(command in line for line in lines)
 
 
 async def test_v2_the_handlers_and_gates_of_unfinished_jobs_are_looked_up(store: Store) -> None:

@@ -352,7 +352,7 @@ class FunctionContext:
         return self._session.patched(check_name(name, "patch name"))
 
     def _settle(self, verb: str, settle: Settle) -> Promise[None]:
-        return self._session.ask(EffectOperation(verb, settle.awakeable, settle))
+        return self._session.ask(EffectOperation(verb, settle.awakeable, settle), 3)
 
     # -- waiting ----------------------------------------------------------------------------------
 
@@ -412,6 +412,7 @@ class FunctionContext:
         id = awakeable_id(self.id, asked.entry)
         answer = AwakeableAnswer(id, decode, fields["title"])
         answer.new = NewAwakeable(id=id, entry_index=asked.entry, place=str(asked.entry), nonce=nonce, **fields)
+        answer.asked = asked.asked
         session.open_answer(answer, asked.entry)
         deadline = session.awakeable_deadline(asked.entry, fields["timeout"])
         return AwakeableHandle(id, lambda: session.services.link(id, nonce, deadline), answer)

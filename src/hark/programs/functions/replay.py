@@ -107,8 +107,10 @@ class Replay:
 
     # -- what the context calls -------------------------------------------------------------------
 
-    def ask(self, operation: Operation) -> Operation:
-        """Give the operation its entry. Raises Suspended if the journal has another operation there."""
+    def ask(self, operation: Operation, depth: int = 2) -> Operation:
+        """Give the operation its entry. Raises Suspended if the journal has another operation there.
+
+        The code of the user is `depth` frames above this one."""
         if self._closed or self._ready.closing:
             self._ready.calls_while_closing += 1
             if self._ready.calls_while_closing > _MAX_CALLS_WHILE_CLOSING:
@@ -125,16 +127,16 @@ class Replay:
         journal.next_entry = entry + 1
         line = journal.line_at(entry)
         if line is not None and (line.kind != operation.kind or line.name != operation.name):
-            self._diverge(entry, label_of(line.kind, line.name), operation.label, _line(_getframe(2)))
+            self._diverge(entry, label_of(line.kind, line.name), operation.label, _line(_getframe(depth)))
         for wait in self._claimed_waits.get(entry, ()) if self._claimed_waits else ():
             attempt = wait.place.partition("+")[2]
             if not operation.matches_wait(wait.kind, wait.name, attempt):
                 awaited = f"a wait for {label_of(wait.kind, wait.name)}"
-                self._diverge(entry, awaited, operation.label, _line(_getframe(2)))
+                self._diverge(entry, awaited, operation.label, _line(_getframe(depth)))
             if isinstance(operation, Run):
                 operation.attempt, operation.awaits_retry = int(attempt), wait.fired_at is None
         operation.session = self
-        caller = _getframe(2)  # the code that called a method of ctx
+        caller = _getframe(depth)  # the code that called a method of ctx
         operation.asked = caller.f_code, caller.f_lasti
         self._open[entry] = operation
         if self._is_live:
@@ -143,7 +145,7 @@ class Replay:
 
     async def ask_known(self, operation: Operation, make: Callable[[], str]) -> str:
         """An operation whose value is known when it is asked for: the value in its line, or a new line of `make()`."""
-        self.ask(operation)
+        self.ask(operation, 3)
         if operation.entry < 0:
             await operation
         del self._open[operation.entry]
