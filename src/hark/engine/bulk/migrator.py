@@ -102,10 +102,11 @@ class Migrator:
 
     def _function(self, program: Any, claim: Claim, label: str) -> Migrated:
         from hark.programs.functions.function_check import check_function
+        from hark.programs.misfits import reason_alone
 
         misfit = check_function(program, claim, self._check_services).misfit
         if misfit is not None:
-            raise _refuse(label, str(misfit))
+            raise _refuse(label, reason_alone(str(misfit)))
         return Migrated(step=claim.step, state=claim.state)
 
 
