@@ -1,4 +1,4 @@
-"""The verbs that move live instances to another version, and that repeat one from a point in its past."""
+"""The verb that moves live instances to another version of their definition."""
 
 from __future__ import annotations
 

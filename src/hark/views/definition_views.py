@@ -99,7 +99,7 @@ class TwoCodes(NamedTuple):
     what: str
     """The definition with its version, or the handler."""
     text: str
-    """Where the codes are."""
+    """The codes, with the workers that have them."""
 
 
 def codes_that_differ(workers: Sequence[WorkerRow]) -> list[TwoCodes]:

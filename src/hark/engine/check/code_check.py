@@ -253,7 +253,7 @@ def _problem(claim: Claim, misfit: NonDeterministic, advice: str) -> LiveProblem
 
 
 def _is_error(misfit: NonDeterministic) -> bool:
-    """Whether the code has raised an error, which is its cause. Else the cause is the text itself."""
+    """Return True if the code has raised an error, which is its cause. Else the cause is the text itself."""
     return not str(misfit).startswith(misfit.cause)
 
 
