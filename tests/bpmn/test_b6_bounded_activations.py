@@ -1,4 +1,4 @@
-"""B6: an activation of a process is bounded: it commits what it has done, and another one goes on with what is left."""
+"""B6: an activation of a process is bounded: what is left is done by another one (fault 88)."""
 
 import asyncio
 

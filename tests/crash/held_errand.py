@@ -1,4 +1,4 @@
-"""The same for held instances: one is held, keeps a signal that comes meanwhile, and goes on after a retry."""
+"""The errand of held instances: one is held, keeps a signal that comes meanwhile, and goes on after a retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same for jobs: a gate, a loop, a shell command, a map, waits for a signal and an event, a regression, an undo.
+"""The errand of jobs: a gate, a loop, a shell command, a map, waits for a signal and an event, a regression, an undo.
 
 Runs of handlers are counted outside the database: each happens at least once, and again only where its process died.
 """

@@ -1,4 +1,4 @@
-"""The same for migrations and forks: three machines are moved to another version, a function is forked, all go on."""
+"""The errand of migrations and forks: three machines are moved to another version, a function is forked, all go on."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from hark import Await, Context, Done, Hark, Machine, step
 from hark.app.door_access import DoorAccess
 from hark.doors.cli.doctor import diagnose
 from hark.model.decisions import Arm, Finish
+from hark.model.lanes import JOB, how_to_run, what_runs
 from tests.doors.support_cli import SECOND, Cli, run_cli, store_options
 from tests.promises.support_signals import Turns
 from tests.support.inspect import query
@@ -158,7 +159,20 @@ def test_d4_a_missing_store_a_newer_one_and_one_that_does_not_respond_are_errors
     ],
 )
 def test_d4_each_fact_gives_its_status(fact: dict[str, Any], check: str, status: str) -> None:
-    facts = {
+    judged = {what: found for what, found, _ in diagnose(_facts(**fact))}
+    assert judged[check] == status
+    assert set(judged.values()) - {"ok"} == ({status} - {"ok"})
+
+
+@pytest.mark.parametrize("lanes", [(JOB,), (JOB, "m@1"), (JOB, "task:agent:reviewer")])
+def test_d4_one_command_starts_a_worker_for_code_and_what_all_workers_run(lanes: tuple[str, ...]) -> None:
+    missing = [{"missing": what_runs(lane), "instances": 1, "start": how_to_run(lane)} for lane in lanes]
+    checks = {what: text for what, _, text in diagnose(_facts(workers=0, codeless=missing))}
+    assert (checks["workers"].count("hark worker"), checks["code"].count("hark worker")) == (1, 1)
+
+
+def _facts(**fact: Any) -> dict[str, Any]:
+    return {
         "schema": 5, "database": "SQLite 3.51.3", "database_problem": None, "durable": True, "skew": 0.0,
         "workers": 1, "dead_workers": 0, "heard_of": 3.0, "silent_workers": 0, "silent_until": None,
         "abandoned": 0, "late": 0, "late_since": None, "oldest_wait": None,
@@ -166,9 +180,6 @@ def test_d4_each_fact_gives_its_status(fact: dict[str, Any], check: str, status:
         "refused_schedules": 0, "codeless_schedules": [], "held": [], "failed": 0, "failed_since": None,
         "two_codes": [], **fact,
     }  # fmt: skip
-    judged = {what: found for what, found, _ in diagnose(facts)}
-    assert judged[check] == status
-    assert set(judged.values()) - {"ok"} == ({status} - {"ok"})
 
 
 async def test_d4_a_task_that_was_fetched_over_http_is_not_a_worker(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Which handlers are asked to give up their slots, and when the store is read for it (engine/turns/slot_demand.py)."""
+"""SlotDemand chooses the handlers that give up their slots, and reads the store only for them."""
 
 from __future__ import annotations
 

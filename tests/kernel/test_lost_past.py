@@ -1,4 +1,4 @@
-"""A restore, or a failover that lost commits: nothing of the lost past is taken for something of the present (X2).
+"""A restore, or a failover that lost commits: nothing of the lost past is taken for the present (X2, fault 82).
 
 The rows of a database are put back to an earlier time, between the turns of two workers. The same transitions follow a
 second time, so the counts in the epochs are equal.

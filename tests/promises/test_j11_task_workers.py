@@ -1,4 +1,4 @@
-"""J11: workers in any language fetch tasks over HTTP, with the leases and fences of Hark's own workers."""
+"""J11: workers in any language fetch tasks over HTTP, with the leases of Hark's own workers (fault 87)."""
 
 import asyncio
 from collections.abc import AsyncIterator

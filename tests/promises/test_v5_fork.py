@@ -168,6 +168,18 @@ async def test_v5_a_failed_machine_is_repeated_from_its_failed_step_with_another
         assert (await old.get()).status == "failed"
 
 
+async def test_v5_code_that_does_not_fit_the_kept_entries_is_refused_and_nothing_is_held(store: Store) -> None:
+    @workflow(name="order", version=2)
+    async def other(ctx: FunctionContext, number: int) -> None:
+        await ctx.now()
+
+    async with parked(store, order, input={"number": 1}) as (app, old):
+        app.register(other)
+        with pytest.raises(InvalidInput, match=r"the code has now \(.*test_v5_fork\.py:\d+\)\.$"):
+            await app.fork(old, at=0, version=2)
+        assert len(await app.list()) == 1
+
+
 async def test_v5_bad_input_is_refused_and_starts_nothing(store: Store) -> None:
     async with harness(store, Stepped, order) as app:
         machine, function = await app.start(Stepped, {"n": 0}), await app.start(order, {"number": 1})

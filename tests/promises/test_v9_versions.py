@@ -1,4 +1,4 @@
-"""V9: the choice of a version by starts by name, schedules and automatic starts; V8: two codes under one version."""
+"""V9: the version that starts by name, schedules and others choose; V8: two codes under one (faults 78 and 79)."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class ForkVerbs(Core):
         if at is not None and (type(at) is not int or at < -1):
             raise InvalidInput(f"at={at!r}: give the number of an entry of the journal, or -1 for none.")
         if version is not None and (problem := version_problem(version)):
-            raise InvalidInput(f"version: {problem}.")
+            raise InvalidInput(f"{problem}.")
         new = None if id is None else check_id(id)
         key = optional_name(correlation_key, "correlation key")
         named: Any = step

@@ -1,4 +1,4 @@
-"""The verbs that move live instances to another version, and that repeat one from a point in its past."""
+"""The verb that moves live instances to another version of their definition."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class MigrationVerbs(Core):
         from hark.engine.bulk.migrator import state_name
 
         if problem := version_problem(to_version):
-            raise InvalidInput(f"to_version: {problem}.")
+            raise InvalidInput(f"to_{problem}.")
         change = Change(to_version, state_name(state), _names(steps, "steps"), _names(elements, "elements", gone=True))
         name = optional_name(by, "by")
         many = isinstance(target_or_filter, Mapping)

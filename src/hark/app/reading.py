@@ -140,8 +140,8 @@ class ReadVerbs(Core):
     def journal(self, target: Target, *, limit: int = 1000, after: str | int | None = None) -> Reply[Page[Entry]]:
         """Read the journal of a function: what its code has asked for so far, and what it received.
 
-        Operations that are open have no entry yet; `waits` shows them. What is not a function has no journal. After
-        `continue_as_new`, only the present visit has one.
+        Operations that are open have no entry yet, except questions, whose value is None until the answer; `waits`
+        shows them all. What is not a function has no journal. After `continue_as_new`, only the present visit has one.
 
         Args:
             target: The instance: its id, its correlation key or its handle.

@@ -216,7 +216,7 @@ def _definition_refusal(turn: Turn, item: NewInstance) -> NotFound | None:
     if known and item.version is None:
         return NotFound(
             f"All versions of {item.definition!r} are retired, so that it cannot be started by its name. Take one "
-            "back with app.unretire(name, version), or start one with version=."
+            f"back with `hark definition unretire {item.definition} VERSION`, or start one with version=."
         )
     if known and item.version is not None:
         have = ", ".join(str(version) for version in sorted(known))

@@ -21,9 +21,9 @@ _STATE, _THREADS, _START = 0, 17, 19  # of /proc/PID/stat, counted behind the na
 
 class _Stat(NamedTuple):
     start: str
-    """When the process was started, in ticks since the boot."""
+    """The start of the process, in ticks since the boot."""
     is_dead: bool
-    """It has ended, and its parent has not asked for its exit code yet."""
+    """True if it has ended, and its parent has not asked for its exit code yet."""
 
 
 def this_process() -> str:

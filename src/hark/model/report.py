@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from textwrap import wrap
 from typing import Final
 
+_COMMAND: Final = re.compile("`[^`]*`")
+_WIDTH: Final = 80  # columns of a terminal
 _SAMPLES: Final = 3  # instances that the text names for each cause
 # Parts of an error that differ between instances with one cause: numbers, and the value that pydantic repeats.
 _DATA: Final = re.compile(r"input_value=.*?(?=, input_type=)|\d+", re.DOTALL)
@@ -20,7 +24,7 @@ class LiveProblem:
         instance_id: The instance.
         definition: The name of its definition.
         version: The version that it runs.
-        entry: The entry of its journal at which they differ; None if it is none.
+        entry: The entry of its journal at which they differ; None if it is not in a journal.
         line: The line of the code, as "FILE:LINE"; or None.
         expected: What was committed, such as the operation in the journal.
         found: What the code has, or asks for.
@@ -73,14 +77,21 @@ class Report:
 def _lines_of_cause(problems: Sequence[LiveProblem]) -> list[str]:
     first, count = problems[0], len(problems)
     ids = ", ".join(one.instance_id for one in problems[:_SAMPLES])
-    lines = [
-        f"{first.definition} version {first.version}: {count} would not go on",
-        f"  expected   {first.expected}" + ("" if first.entry is None else f", entry {first.entry} of the journal"),
-        f"  found      {first.found}",
-        f"  instances  {ids}" + (f" and {count - _SAMPLES} more" if count > _SAMPLES else ""),
-        f"  to do      {first.advice}",
-        "",
-    ]
-    if first.line is not None:
-        lines.insert(3, f"  line       {first.line}")
-    return lines
+    parts = {
+        "expected": first.expected + ("" if first.entry is None else f", entry {first.entry} of the journal"),
+        "found": first.found,
+        "line": first.line,
+        "instances": ids + (f" and {count - _SAMPLES} more" if count > _SAMPLES else ""),
+        "to do": first.advice,
+    }
+    shown = [_wrapped(f"  {name:10} ", text) for name, text in parts.items() if text is not None]
+    return [f"{first.definition} version {first.version}: {count} would not go on", *chain(*shown), ""]
+
+
+def _wrapped(name: str, text: str) -> list[str]:
+    whole = _COMMAND.sub(lambda command: command[0].replace(" ", "\0"), text)  # to be copied from one line
+    indent = " " * len(name)
+    lines = wrap(
+        whole, _WIDTH, initial_indent=name, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace("\0", " ") for line in lines]

@@ -1,7 +1,7 @@
 """The lease of a task as text, which a command of the task sends with its requests, and which fences them.
 
-The text is `{epoch}.{task id}`; a shell task finds it in `HARK_LEASE`. It names a claim and is no permission: a command
-that sends it has the URL of the store. Workers outside have tokens instead (outside.py).
+The text is `{epoch}.{task id}`; a shell task finds it in `HARK_LEASE`. It names a claim and is not a permission: a
+command that sends it has the URL of the store. Workers outside have tokens instead (outside.py).
 """
 
 from __future__ import annotations

@@ -11,10 +11,15 @@ from hark.model.decisions import Decision, Hold
 from hark.model.errors import NonDeterministic
 from hark.model.failures import failure_of, storable, traceback_of
 
-ADVICE: Final = (
-    "It is held and loses nothing: it goes on by itself when a worker registers code that fits, or with a retry. Give "
-    "changed code a new version=, or guard the change with ctx.patched."
+HELD: Final = (
+    "It is held and loses nothing: it goes on by itself when a worker registers code that fits, or with a retry."
 )
+ADVICE: Final = f"{HELD} Give changed code a new version=, or guard the change with ctx.patched."  # for functions
+
+
+def reason_alone(error: str) -> str:
+    """The error of a held instance without the general advice; of an instance that is not held by it, too."""
+    return error.partition(f" {HELD}")[0]
 
 
 def hold(claim: Claim, error: NonDeterministic) -> Decision:

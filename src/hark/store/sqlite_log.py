@@ -19,8 +19,8 @@ _REST_OF_OTHERS: Final = 10.0  # the same after commits of other processes, whic
 
 
 def copy_log(db: apsw.Connection) -> bool:
-    """Copy the -wal into the file as far as no reader needs the older pages, and wait for nobody. Return True if all of
-    it was copied. The -wal keeps its size, and the next write begins it anew."""
+    """Copy the -wal into the file, without waiting for readers that need older pages. Return True if all of it was
+    copied. The -wal keeps its size, and the next write begins it anew."""
     [[busy, frames, copied]] = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
     return not busy and frames == copied
 

@@ -99,7 +99,7 @@ class TwoCodes(NamedTuple):
     what: str
     """The definition with its version, or the handler."""
     text: str
-    """Where the codes are."""
+    """The codes, with the workers that have them."""
 
 
 def codes_that_differ(workers: Sequence[WorkerRow]) -> list[TwoCodes]:
@@ -120,8 +120,8 @@ async def older_instances(store: Store) -> list[TwoCodes]:
     return [
         TwoCodes(
             f"{row.name} version {row.version}",
-            f"{row.instances}{'+' if row.instances >= 1000 else ''} unfinished instances are older than the last "
-            f"change of its code, from {row.earlier_code} to {row.fingerprint}",
+            f"unfinished instances that are older than the last change of its code, from {row.earlier_code} to "
+            f"{row.fingerprint}: {row.instances}{'+' if row.instances >= 1000 else ''}",
         )
         for row in await store.read(reads.changed_versions)
         if row.instances

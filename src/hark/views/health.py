@@ -10,7 +10,7 @@ from hark.model.lanes import how_to_run, what_runs
 from hark.model.names import from_micros
 from hark.model.outside import OWNER
 from hark.model.values import Wait
-from hark.programs.misfits import ADVICE
+from hark.programs.misfits import reason_alone
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import VersionRow, WorkerRow
@@ -67,7 +67,7 @@ async def facts(store: Store) -> dict[str, Any]:
             {
                 "what": what_runs(group.lane),
                 "instances": group.instances,
-                "cause": causes[group.sample].removesuffix(ADVICE).rstrip(),
+                "cause": reason_alone(causes[group.sample]),
             }
             for group in held
         ],

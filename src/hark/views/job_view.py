@@ -20,7 +20,7 @@ _OF_ROW = {
     "done": "completed", "failed": "failed", "cancelled": "cancelled", "runnable": SHOWN[PENDING],
     "awaiting_signal": "suspended", "held": "suspended",
 }  # fmt: skip
-"""What people see of a task that its job has started, by the status of its row; any other status is `running`."""
+"""The status that people see of a task that its job has started, by that of its row; any other is `running`."""
 
 
 async def job_states(store: Store, rows: Sequence[InstanceRow]) -> dict[str, Any]:

@@ -93,7 +93,8 @@ def export(
     if options.json:
         print_json({"file": str(output), "instances": count})
     else:
-        print(f"{_count(count)} written to {output}. `hark check --app module:app --export {output}` checks them.")
+        command = f"hark check --app {options.app or 'module:app'}"
+        print(f"{_count(count)} written to {output}. `{command} --export {output}` checks them.")
 
 
 def _count(number: int) -> str:

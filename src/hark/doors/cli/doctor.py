@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -110,8 +111,7 @@ def _check_workers(facts: dict[str, Any]) -> Check:
         heard = "" if facts["heard_of"] is None else f", last heard of {duration(facts['heard_of'])} ago"
         return Check("workers", "ok", f"{_count(workers, 'worker')} for {live}{heard}")
     if facts["living"] or facts["schedules"]:
-        commands = dict.fromkeys(one["start"] for one in facts["codeless"])
-        start = " or ".join(f"`{command}`" for command in commands) or "`hark worker --app module:app`"
+        start = _starts(facts["codeless"]) or "`hark worker --app module:app`"
         return Check("workers", "error", f"no worker for {live}; start one with {start}")
     return Check("workers", "warning", "no worker; none is needed yet, because there are no live instances")
 
@@ -121,9 +121,15 @@ def _check_code(facts: dict[str, Any]) -> Check:
     if not missing:
         return Check("code", "ok", "every live instance has a worker with its code")
     listed = ", ".join(f"{one['missing']} ({_count(one['instances'], 'instance')})" for one in missing[:_LISTED])
-    commands = dict.fromkeys(f"`{one['start']}`" for one in missing[:_LISTED])
-    text = f"no worker has {listed}; start one that has it ({' or '.join(commands)}), or cancel the instances"
+    text = f"no worker has {listed}; start one that has it ({_starts(missing[:_LISTED])}), or cancel the instances"
     return Check("code", "error", text)
+
+
+def _starts(missing: Sequence[dict[str, Any]]) -> str:
+    """The commands that start a worker. Any worker does what a plain `hark worker` does."""
+    commands = dict.fromkeys(one["start"] for one in missing)
+    needed = [command for command in commands if command != "hark worker"] or commands
+    return " or ".join(f"`{command}`" for command in needed)
 
 
 def _check_held(facts: dict[str, Any]) -> Check:
@@ -131,7 +137,8 @@ def _check_held(facts: dict[str, Any]) -> Check:
     if not held:
         return Check("held", "ok", "no instance is held")
     groups = [
-        f"{_count(one['instances'], 'instance')} of {one['what']}: {one['cause'].rstrip('.')}" for one in held[:_LISTED]
+        f"{_count(one['instances'], 'instance')} with {one['what']}: {one['cause'].rstrip('.')}"
+        for one in held[:_LISTED]
     ]
     text = "`hark instance list --status held` lists them; they go on when a worker has code that fits"
     return Check("held", "error", f"{'; '.join(groups)}; {text}")

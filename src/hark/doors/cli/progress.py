@@ -11,7 +11,7 @@ _REDRAW = 0.1  # seconds
 
 @contextmanager
 def progress_bar(done_word: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on the terminal; nothing where the output of errors is no terminal."""
+    """A bar on the terminal; nothing if standard error is not a terminal."""
     shown, last = sys.stderr.isatty(), 0.0
 
     def draw(done: int, total: int) -> None:

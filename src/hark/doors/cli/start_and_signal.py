@@ -36,7 +36,7 @@ def start(
         float | None, typer.Option("--delay", metavar="SECONDS", help="Wait this long before the first step")
     ] = None,
     version: Annotated[
-        int | None, typer.Option("--version", metavar="N", help="The version; by default the newest one")
+        int | None, typer.Option("--version", metavar="N", help="The version; by default the newest that a worker has")
     ] = None,
     tag: Tags = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and print its result alone")] = False,

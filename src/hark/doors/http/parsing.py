@@ -23,7 +23,7 @@ Name = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength
 Id = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_.-]{1,128}$"})]
 Cursor = Name
 Seconds = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 60})]
-"""How long a request waits."""
+"""The seconds that a request waits."""
 ENVELOPE: Final = 1 << 16  # bytes that a body may have beside the payload: its other fields
 
 

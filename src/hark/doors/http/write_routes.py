@@ -40,7 +40,7 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True):
         concurrency_key: At most so many instances with this key run at a time.
         rate_limit: The name of a rate limit, or the name and a partition of it.
         weight: How many tokens of the rate limit it takes.
-        version: The version of the definition; by default the newest.
+        version: The version of the definition; by default the newest that a worker has.
         tags: Names and values to find it by.
     """
 

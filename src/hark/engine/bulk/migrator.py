@@ -105,10 +105,11 @@ class Migrator:
 
     def _function(self, program: Any, claim: Claim, label: str) -> Migrated:
         from hark.programs.functions.function_check import check_function
+        from hark.programs.misfits import reason_alone
 
         fit = check_function(program, claim, self._check_services)
         if fit.misfit is not None:
-            raise _refuse(label, str(fit.misfit))
+            raise _refuse(label, reason_alone(str(fit.misfit)))
         if fit.failure is not None:
             raise _refuse(label, f"it would fail as soon as it runs next: {failure_of(fit.failure).brief}")
         return Migrated(step=claim.step, state=claim.state)

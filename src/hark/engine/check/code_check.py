@@ -216,7 +216,7 @@ class CodeCheck:
         migrate = f"hark instance migrate --definition {claim.definition} --to {following}"
         if misfit.line is None and misfit.expected is not None and misfit.expected.startswith("step "):
             step = misfit.expected.removeprefix("step ").strip("'")
-            return f"Keep the step; or {self._apart(claim)} Then `{migrate} --map {step}=NEW` can move it."
+            return f"Keep the step; or {self._apart(claim)} Then `{migrate} --map {step}=NEW` can move them."
         return (
             f"Let the state read what was stored: give new fields a default; or {self._apart(claim)} Then `{migrate} "
             "--state module:function` can move them, with a function from the old state to the new one."
@@ -253,7 +253,7 @@ def _problem(claim: Claim, misfit: NonDeterministic, advice: str) -> LiveProblem
 
 
 def _is_error(misfit: NonDeterministic) -> bool:
-    """Whether the code has raised an error, which is its cause. Else the cause is the text itself."""
+    """Return True if the code has raised an error, which is its cause. Else the cause is the text itself."""
     return not str(misfit).startswith(misfit.cause)
 
 

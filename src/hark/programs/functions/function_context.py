@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, Literal, Protocol, TypeVar, TypeVarTuple, Unpack, overload
 
 from hark.model import json
-from hark.model.decisions import NewAwakeable, Settle
+from hark.model.decisions import NewAwakeable
 from hark.model.errors import InvalidInput
 from hark.model.log import InstanceLog
 from hark.model.names import awakeable_id, check_name, from_micros, micros, version_problem
@@ -308,7 +308,7 @@ class FunctionContext:
         """
         max_payload = self._session.services.max_payload
         settle = effects.resolve(awakeable_id, payload, self.id if by is None else by, max_payload)
-        return self._settle("resolve", settle)
+        return self._session.ask(EffectOperation("resolve", settle.awakeable, settle))
 
     def reject(self, awakeable_id: str, error: str = "rejected", *, by: str | None = None) -> Promise[None]:
         """Reject an awakeable of any instance.
@@ -326,7 +326,8 @@ class FunctionContext:
             AlreadySettled: When awaited, if it is settled.
             InvalidInput: An argument is malformed.
         """
-        return self._settle("reject", effects.reject(awakeable_id, error, self.id if by is None else by))
+        settle = effects.reject(awakeable_id, error, self.id if by is None else by)
+        return self._session.ask(EffectOperation("reject", settle.awakeable, settle))
 
     def patched(self, name: str) -> bool:
         """Guard a change of the code, so that instances of the earlier code continue as they began.
@@ -350,9 +351,6 @@ class FunctionContext:
             await ctx.run(charge, order)
         """
         return self._session.patched(check_name(name, "patch name"))
-
-    def _settle(self, verb: str, settle: Settle) -> Promise[None]:
-        return self._session.ask(EffectOperation(verb, settle.awakeable, settle))
 
     # -- waiting ----------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from hark.programs.functions.function_journal import (
     UNDO,
 )
 from hark.programs.functions.function_program import FunctionProgram
+from hark.programs.misfits import reason_alone
 
 NOTHING: Final = -1
 """The `at` of a fork that begins from the beginning."""
@@ -111,7 +112,8 @@ def check_fork(program: FunctionProgram, fork: Claim, dropped: Sequence[JournalR
     received = [line for line in fork.journal if _is_result(line)]
     misfit = check_function(program, fork, services).misfit
     if misfit is not None:
-        raise InvalidInput(f"The code that is registered here does not fit the entries that the fork keeps: {misfit}")
+        reason = reason_alone(str(misfit))
+        raise InvalidInput(f"The code that is registered here does not fit the entries that the fork keeps: {reason}")
     if not received:
         return
     last = received[-1]

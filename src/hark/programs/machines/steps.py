@@ -41,7 +41,7 @@ from hark.model.outcomes import KEEP, Await, Done, Next, Outcome, Retry, Spawn, 
 from hark.model.values import ChildView, Signal
 from hark.programs import effects
 from hark.programs.cancellation import is_cancelled
-from hark.programs.misfits import ADVICE, hold
+from hark.programs.misfits import HELD, hold
 
 if TYPE_CHECKING:  # a TypeVar with a default: `Context` alone means Context[Any], also in strict mode
     from typing_extensions import TypeVar
@@ -361,7 +361,7 @@ def misfit_of(program: StepProgram, claim: Claim) -> NonDeterministic | None:
         return None
     has = ", ".join(program.steps)
     text = f"{program.name} version {program.version} has no step {claim.on_cancel!r}, its on_cancel. It has: {has}."
-    return NonDeterministic(text, expected=f"step {claim.on_cancel!r}", found=has)
+    return NonDeterministic(text, expected=f"step {claim.on_cancel!r}", found=f"the steps {has}")
 
 
 def _misfit(program: StepProgram, claim: Claim, error: HarkError) -> NonDeterministic:
@@ -370,10 +370,10 @@ def _misfit(program: StepProgram, claim: Claim, error: HarkError) -> NonDetermin
     raised = error.__cause__ or error
     cause = f"{type(raised).__name__}: {raised}" if has_step else str(error)
     misfit = NonDeterministic(
-        f"{str(error).rstrip('.')}. {ADVICE}",
+        f"{str(error).rstrip('.')}. {HELD}",
         cause=cause,
         expected=claim.state[:_SHOWN] if has_step else f"step {claim.step!r}",
-        found=f"{program.codec.name}: {cause}" if has_step else ", ".join(program.steps),
+        found=f"{program.codec.name}: {cause}" if has_step else f"the steps {', '.join(program.steps)}",
     )
     misfit.__cause__ = error.__cause__
     return misfit

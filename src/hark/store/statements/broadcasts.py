@@ -85,9 +85,9 @@ class News(Row, frozen=True):
     """The work that another process may have left for this one."""
 
     deliveries: int
-    """How many large broadcasts have chunks left, as 0 or 1."""
+    """1 if a large broadcast has chunks left, else 0."""
     origin_at: int | None
-    """When the address of a server was recorded last."""
+    """The time at which the address of a server was recorded last."""
 
 
 # B1, X3: what a process looks for after a hint, beside claims.
