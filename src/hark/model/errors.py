@@ -5,8 +5,8 @@
     │   ├── MalformedJson              .line .column
     │   ├── PayloadTooLarge            .size .limit
     │   ├── InvalidState
-    │   └── InvalidAnswer              .problems
-    │       └── NotAssigned            .problems
+    │   └── InvalidAnswer              .problems .examples
+    │       └── NotAssigned            .problems .examples
     ├── InvalidDefinition              .problems
     ├── InvalidMigration               .problems
     ├── InvalidOutcome (TypeError)

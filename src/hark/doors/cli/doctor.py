@@ -15,10 +15,10 @@ from hark.doors.cli.output import colored, print_json, printable, when
 from hark.model.durations import duration
 from hark.model.errors import HarkError
 from hark.model.masking import masked
-from hark.model.nats import WITHOUT_NATS, NatsReport
 
 if TYPE_CHECKING:
     from hark.app import Hark
+    from hark.model.nats import NatsReport
 
 _MAX_SKEW = 2.0  # seconds
 _MIN_SECRET = 16  # characters
@@ -216,12 +216,14 @@ def _check_server(hark: "Hark", url: str | None) -> list[Check]:
     return [] if report is None else [_check_nats(report)]
 
 
-def _check_nats(report: NatsReport) -> Check:
+def _check_nats(report: "NatsReport") -> Check:
     where = f"NATS {report.server_version} at {report.address}".replace("  ", " ")
     reader = report.reader or "a process"
     last = _last_error(report)
     unread = f"{_count(report.unread, 'unread signal')} in the bucket {report.bucket!r}"
     if report.problem is not None:
+        from hark.model.nats import WITHOUT_NATS  # it loads ssl
+
         return Check("nats", "error", f"{report.address}: {report.problem}. {WITHOUT_NATS}")
     if report.settings:
         text = f"{where}: the bucket {report.bucket!r} {' and '.join(report.settings)}; a worker corrects this"
@@ -237,7 +239,7 @@ def _check_nats(report: NatsReport) -> Check:
     return Check("nats", "ok", f"{where}, {unread}, read by {reader}{last}")
 
 
-def _last_error(report: NatsReport) -> str:
+def _last_error(report: "NatsReport") -> str:
     if report.last_error is None:
         return ""
     age = "" if report.error_age is None else f", {duration(report.error_age)} ago"

@@ -12,10 +12,10 @@ from hark.doors.cli.engine import local_app
 from hark.doors.cli.options import Options
 from hark.doors.cli.output import colored, print_json
 from hark.model.errors import HarkError, InvalidInput
-from hark.model.values import Status
 
 if TYPE_CHECKING:
     from hark.app.handle import Handle
+    from hark.model.values import Status
 
 APP = '''"""A workflow that asks for an approval and waits for the answer."""
 
@@ -101,7 +101,8 @@ JOB_STEPS = (
     "hark job status release-1",
 )
 _DEMO_DB = "sqlite:///hark.db"
-_DEMO_STATUSES: tuple[Status | None, ...] = ("awaiting_signal", None, "done", None)  # to wait for, after each of STEPS
+# To wait for, after each of STEPS.
+_DEMO_STATUSES: "tuple[Status | None, ...]" = ("awaiting_signal", None, "done", None)
 _TIMEOUT = 60  # seconds, for what takes a moment
 
 
@@ -171,7 +172,7 @@ def demo(options: Options) -> None:
     print("To write your own project, begin with `hark init`.")
 
 
-def _wait_for(request: "Handle[str]", status: Status) -> None:
+def _wait_for(request: "Handle[str]", status: "Status") -> None:
     try:
         request.wait_for(status, timeout=_TIMEOUT).result()
     except TimeoutError as error:

@@ -1,12 +1,15 @@
 """`hark workers`: the worker processes on a store."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hark.doors.cli.engine import open_engine
 from hark.doors.cli.options import Options, Wide
 from hark.doors.cli.output import age, ago, print_json, printable
 from hark.doors.cli.tables import print_table
-from hark.model.values import WorkerInfo
+
+if TYPE_CHECKING:
+    from hark.model.values import WorkerInfo
 
 _COLUMNS = ("HOST", "PID", "VERSION", "FREE SLOTS", "LEASE", "RUNNING FOR", "ID")
 
@@ -34,7 +37,7 @@ def workers(options: Options, wide: Wide = False) -> None:
         print(printable(line))
 
 
-def _two_codes(workers: Sequence[WorkerInfo]) -> list[str]:
+def _two_codes(workers: Sequence["WorkerInfo"]) -> list[str]:
     """Name what live workers run with different code, in one line each."""
     found: dict[str, dict[str, str]] = {}
     for worker in workers:
@@ -50,7 +53,7 @@ def _two_codes(workers: Sequence[WorkerInfo]) -> list[str]:
     ]
 
 
-def _row(worker: WorkerInfo) -> tuple[str, ...]:
+def _row(worker: "WorkerInfo") -> tuple[str, ...]:
     free = " ".join(f"{queue} {worker.free.get(queue, 0)}/{size}" for queue, size in sorted(worker.queues.items()))
     lease = f"ends {ago(worker.lease_until)}" if worker.live else f"ended {ago(worker.lease_until)}"
     host, pid = worker.host or "-", str(worker.pid or "-")
