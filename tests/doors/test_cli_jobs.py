@@ -6,6 +6,7 @@ import re
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -272,3 +273,18 @@ def test_a_job_runs_on_a_server(sqlite_store: Store, tmp_path: Path) -> None:
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(100)
+
+
+def test_j5_a_job_whose_handlers_only_wait_is_suspended_at_once(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their tasks would keep their slots for an hour, and the command runs a worker only for this job."""
+    (tmp_path / "waiting_shop.py").write_text(
+        "from hark import Hark\n\napp = Hark(linger=3600)\n\n\n@app.handler('ask')\nasync def ask(task):\n"
+        "    return await task.wait_for_signal('said', 600)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "waiting_shop", raising=False)
+    run = jobs("run", jobs.file("name: asking\ntasks:\n  - {name: a, handler: ask}\n"), "--app", "waiting_shop:app")
+    assert run.code == 75, run
+    assert "a [suspended]" in run.out

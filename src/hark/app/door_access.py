@@ -165,6 +165,16 @@ class DoorAccess:
         here = self.app._registry.lanes() if self.app._clerk.worker is not None else {}
         return self.app._read(lambda store: job_reporting.report(store, wanted, here))
 
+    def lingering_tasks(self) -> frozenset[str]:
+        """The tasks whose handlers wait in slots of the worker of this app."""
+        worker = self.app._clerk.worker
+        return frozenset() if worker is None else frozenset(worker.lingering.copy())
+
+    def park_lingering_tasks(self) -> None:
+        """Park the tasks whose handlers wait in slots of the worker of this app, if they still do."""
+        if (worker := self.app._clerk.worker) is not None:
+            worker.make_room([*worker.lingering.copy().values()])
+
     def instance_drawing(self, target: str) -> Reply[drawings.Drawing]:
         """Find the function that draws a job as SVG, with the states of its tasks; or a process, with its tokens.
 

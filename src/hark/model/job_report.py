@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -97,11 +98,15 @@ class JobReport:
     @property
     def only_waits(self) -> bool:
         """True if nothing runs, and nothing will run until an answer, a signal or a worker comes from outside."""
+        return self.only_waits_beside(())
+
+    def only_waits_beside(self, tasks: Container[str | None]) -> bool:
+        """Return True if this is so of all but these tasks, by their ids."""
         open_tasks = [task for task in self.tasks if task.is_open]
         return (
             self.job.status == "awaiting_children"
             and bool(open_tasks)
-            and all(_needs_help(task) for task in open_tasks)
+            and all(task.id in tasks or _needs_help(task) for task in open_tasks)
         )
 
 

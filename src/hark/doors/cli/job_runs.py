@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 _POLL_INTERVAL = 0.2
 # Reports in a row that must agree that only waits are left: a report is not one snapshot of the store.
 _IDENTICAL_REPORTS = 2
+# After so many reports in which nothing runs but handlers that wait in their slots, their tasks are parked: this process
+# is about to end.
+_LINGERING_REPORTS = 5
 _GRACE = 2.0  # seconds that handlers get to finish after Ctrl-C
 
 JobTarget = Annotated[str, typer.Argument(metavar="JOB", help="The id or the correlation key of a job")]
@@ -149,13 +152,21 @@ def _queues(hark: Engine, job: "Job") -> dict[str, int]:
 
 def _watch(hark: Engine, id: str, view: JobView, wait: bool) -> "JobReport":
     """Show a job until it has ended or, unless `wait`, only waits."""
-    calm = 0
+    from hark.app.door_access import DoorAccess
+
+    access = door_access(hark)
+    calm = lingering = 0
     while True:
-        report = door_access(hark).job_report(id).result()
+        report = access.job_report(id).result()
         view.show(report)
         calm = calm + 1 if report.only_waits else 0
         if report.job.finished_at is not None or (calm >= _IDENTICAL_REPORTS and not wait):
             return report
+        if not wait and isinstance(access, DoorAccess):
+            lingering = lingering + 1 if report.only_waits_beside(access.lingering_tasks()) else 0
+            if lingering == _LINGERING_REPORTS:
+                access.park_lingering_tasks()
+                lingering = 0
         time.sleep(_POLL_INTERVAL)
 
 
