@@ -72,6 +72,7 @@ async def test_x6_the_metrics_are_correct(http: httpx.AsyncClient, app: Hark, st
     assert figures['hark_queue_depth{queue="elsewhere \\"x\\"\\\\"}'] == 3
     assert figures['hark_instances{status="runnable"}'] == 3
     assert figures['hark_instances{status="executing"}'] == 0
+    assert figures['hark_instances{status="held"}'] == 0
     assert figures["hark_timer_lag_seconds"] == 0
     assert figures["hark_turns_total"] > 0
     assert figures["hark_turn_requests_total"] >= 4

@@ -509,7 +509,9 @@ READS: dict[str, Question] = {
         lambda size: {"most": 100},
     ),
     "count_ready": by_values(reads.count_ready, {"instances_claim"}, most=100),
-    "count_busy": by_values(reads.count_busy, {"instances_leased", "instances_blocked"}, most=100),
+    "count_busy": by_values(
+        reads.count_busy, {"instances_leased", "instances_blocked", "instances_held"}, most=100
+    ),
     "live_tokens": by_values(sql.live_tokens, {"tokens_hash"}, hashes=["a", "b"], now=NOW),
     "next_due": Question(sql.next_due, {"instances_due", "buckets_due", "triggers_due"}),
     "unknown_owners": Question(sql.unknown_owners, {"instances_leased", "workers_pkey"}),

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _POLL_INTERVAL = 0.2
 # Reports in a row that must agree that only waits are left: a report is not one snapshot of the store.
 _IDENTICAL_REPORTS = 2
-# After so many reports in which nothing runs but handlers that wait in their slots, their tasks are parked: this process
-# is about to end.
+# After so many reports in which nothing runs but handlers that wait in their slots, their tasks are parked: this
+# process is about to end.
 _LINGERING_REPORTS = 5
 _GRACE = 2.0  # seconds that handlers get to finish after Ctrl-C
 

@@ -59,7 +59,7 @@ def migrate(
     """Move live instances to another version.
 
     It first says what would happen. A worker carries it out; without --server that is this command, with the code of
-    --app. Exits with 1 if an instance cannot be moved.
+    --app. Exits with 1 if one of many cannot be moved, and with 2 if the only one cannot.
 
     hark instance migrate --definition order --to 2 --state orders:with_currency --dry-run
     """

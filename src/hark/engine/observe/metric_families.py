@@ -76,7 +76,7 @@ def families(found: Metrics) -> list[Family]:
                _by("queue", {queue: age for queue, (_, age) in found.queues.items()})),
         Family("hark_instances", "gauge", f"Live instances that are not parked, by status. {_CAPPED}",
                _by("status", {"executing": found.executing, "runnable": sum(ready.values()),
-                              "blocked": found.blocked})),
+                              "blocked": found.blocked, "held": found.held})),
         *([] if counters.nats is None else _of_nats(counters.nats)),
     ]  # fmt: skip
 

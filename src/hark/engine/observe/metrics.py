@@ -64,6 +64,7 @@ class Metrics(Struct):
     counters: ProcessCounters
     executing: int = 0
     blocked: int = 0
+    held: int = 0
     timer_lag: float = 0.0
     waits: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By kind: how many, and seconds since the oldest began."""
@@ -84,7 +85,7 @@ async def read(store: Store, counters: ProcessCounters) -> Metrics:
         return max(0.0, (now - since) / 1_000_000) if since is not None else 0.0
 
     metrics = Metrics(counters)
-    [[metrics.executing, metrics.blocked]] = await store.read(reads.count_busy, most=MOST)
+    [[metrics.executing, metrics.blocked, metrics.held]] = await store.read(reads.count_busy, most=MOST)
     [[due]] = await store.read(sql.next_due)
     metrics.timer_lag = age(due)
     for kind, number, since in await store.read(reads.count_waits, [(kind,) for kind in _KINDS], most=MOST):

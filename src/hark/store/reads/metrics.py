@@ -8,7 +8,8 @@ from hark.store.sql import Sql
 count_busy = Sql(
     """
     SELECT (SELECT count(*) FROM (SELECT 1 FROM instances WHERE lease_owner IS NOT NULL LIMIT :most::bigint) e),
-        (SELECT count(*) FROM (SELECT 1 FROM instances WHERE blocked_on IS NOT NULL LIMIT :most::bigint) b)
+        (SELECT count(*) FROM (SELECT 1 FROM instances WHERE blocked_on IS NOT NULL LIMIT :most::bigint) b),
+        (SELECT count(*) FROM (SELECT 1 FROM instances WHERE status = 'held' AND lane >= '' LIMIT :most::bigint) h)
     """
 )
 
