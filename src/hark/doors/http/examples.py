@@ -157,7 +157,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "ClaimBody": {"by": "ann"},
     "CancelBody": {"reason": "ordered twice", "force": False},
     # queries
-    "InstanceQuery": {"wait": 30},
+    "InstanceQuery": {"wait": 1},
     "InstancesQuery": {
         "status": "awaiting_signal", "definition": "Order", "kind": "machine", "tags": '{"tenant": "a"}',
         "key_prefix": "order:", "created_after": "2026-03-01T00:00:00Z", "created_before": "2026-03-02T00:00:00Z",

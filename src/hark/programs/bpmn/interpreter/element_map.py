@@ -185,7 +185,7 @@ def difference(old: NodeSpec, new: NodeSpec) -> str | None:
 def _other_events(old: NodeSpec, new: NodeSpec) -> str | None:
     """A token waits for all definitions of a catch event: they cannot become more or fewer."""
     was, now = len(old.further) + 1, len(new.further) + 1
-    if old.kind != "catch" or was == now:
+    if was == now or _ROWS[old.kind].throws:
         return None
     return f"it waits for {was} event definitions, and {new.id!r} of the new version has {now}"
 
