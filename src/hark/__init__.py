@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
+from hark.model.version import VERSION
+
 if TYPE_CHECKING:
     from hark._public import *
     from hark._public import __all__ as __all__
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ import msgspec
 from hark.model.activation import CLAIM_COLUMNS, Claim, JournalRow, WaitRow
 from hark.model.errors import InvalidInput
 from hark.model.reasons import reason
-from hark.views.worker_info import hark_version
+from hark.model.version import VERSION
 
 _FORMAT: Final = 1
 _encode = msgspec.json.Encoder().encode
@@ -66,7 +66,7 @@ def write(path: Path, sources: Sequence[Source]) -> Iterator[LiveWriter]:
         with part.open("xb") as file:
             os.fchmod(file.fileno(), 0o600)
             writer = LiveWriter(file)
-            writer.line({"hark": "live", "format": _FORMAT, "version": hark_version(), "columns": CLAIM_COLUMNS})
+            writer.line({"hark": "live", "format": _FORMAT, "version": VERSION, "columns": CLAIM_COLUMNS})
             for name, version, source in sources:
                 writer.line({"name": name, "version": version, "source": source})
             yield writer
@@ -90,7 +90,7 @@ class LiveExport:
             raise InvalidInput(f"{path} is not an export of `hark export --live`.")
         if head.get("format") != _FORMAT or head.get("columns") != list(CLAIM_COLUMNS):
             raise InvalidInput(
-                f"{path} was written by Hark {head.get('version')}, and this is {hark_version()}: use the same version "
+                f"{path} was written by Hark {head.get('version')}, and this is {VERSION}: use the same version "
                 "for the export and for the check."
             )
         self.sources: list[Source] = []

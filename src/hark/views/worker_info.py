@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +14,7 @@ from hark.model.names import from_micros
 from hark.model.page import Page
 from hark.model.processes import this_process
 from hark.model.values import WorkerInfo
+from hark.model.version import VERSION
 from hark.store import reads
 from hark.store.protocol import Store
 from hark.store.reads import WorkerRow
@@ -34,18 +34,10 @@ class _Info(msgspec.Struct, omit_defaults=True):
     process: str = ""  # see model/processes.py
 
 
-@cache
-def hark_version() -> str:
-    """The version of this installation of Hark."""
-    from importlib import metadata  # takes longer to import than all of the engine needs
-
-    return metadata.version("hark")
-
-
 def describe_worker(queues: dict[str, int], free: dict[str, int], lease: float, codes: Mapping[str, str]) -> str:
     """The information that the worker of this process records: its place, slots and free slots, the seconds of its
     lease, and the fingerprints of its code by lane."""
-    info = _Info(socket.gethostname(), os.getpid(), hark_version(), queues, free, lease, dict(codes), this_process())
+    info = _Info(socket.gethostname(), os.getpid(), VERSION, queues, free, lease, dict(codes), this_process())
     return msgspec.json.encode(info).decode()
 
 

@@ -11,6 +11,7 @@ import typer
 from hark.doors.cli.help import Command, Group, Root, StoreCommand
 from hark.doors.cli.options import SHARED_OPTIONS, Options
 from hark.model.errors import HarkError
+from hark.model.version import VERSION
 
 _VERSION = inspect.Parameter(
     "version",
@@ -32,9 +33,7 @@ def group(help: str, *, root: bool = False) -> typer.Typer:
 
     def callback(ctx: typer.Context, version: bool = False, **values: Any) -> None:
         if version:
-            from importlib import metadata
-
-            print(f"hark {metadata.version('hark')}")
+            print(f"hark {VERSION}")
             raise typer.Exit
         ctx.obj = Options(**values).override(ctx.obj)
         if ctx.invoked_subcommand is None:

@@ -2,9 +2,9 @@
 
 A fingerprint covers the code of the module in which it is defined, its own code, and the values that it captures: plain
 ones, functions, and types such as that of the state of a machine.
-It does not cover comments, docstrings, blank lines, line numbers, the path of the file or the name of the module, nor
-code that is imported from other modules. Without a source file, as in a REPL, the compiled code of the function or the
-class is compared instead.
+It does not cover comments, docstrings, blank lines, line numbers, the path of the file or the name of the module, the
+version of Python, nor code that is imported from other modules. Without a source file, as in a REPL, the compiled code
+of the function or the class is compared instead.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ast
 import hashlib
 import inspect
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -88,16 +89,35 @@ def _source(module: str) -> _Source | None:
 
 
 def _dump(tree: ast.AST) -> bytes:
-    """The code as text, without docstrings and positions."""
-    return ast.dump(_WithoutDocstrings().visit(tree)).encode(errors="surrogatepass")
+    """The code as text, without docstrings and positions. What is empty is left out: versions of Python differ in the
+    fields that they have for it."""
+    parts: list[str] = []
+    _write(tree, parts.append)
+    return "".join(parts).encode(errors="surrogatepass")
 
 
-class _WithoutDocstrings(ast.NodeTransformer):
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        if isinstance(node, _Definition | ast.Module) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
-        return node
+def _write(node: Any, add: Callable[[str], None]) -> None:
+    if isinstance(node, ast.AST):
+        add(f"{type(node).__name__}(")
+        for name in node._fields:
+            value: Any = getattr(node, name, None)
+            if name == "body" and _has_docstring(node):
+                value = value[1:]
+            if value is not None and value != []:
+                add(f"{name}=")
+                _write(value, add)
+        add(")")
+    elif isinstance(node, list):
+        for item in node:
+            _write(item, add)
+            add(",")
+    else:
+        add(repr(node))
+
+
+def _has_docstring(node: ast.AST) -> bool:
+    first = node.body[0] if isinstance(node, _Definition | ast.Module) and node.body else None
+    return isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
 
 
 def _add_captured(digest: Any, code: FunctionType | type) -> None:

@@ -14,8 +14,8 @@ from hark.model.activation import Claim, Traits
 from hark.model.decisions import Decision
 from hark.model.errors import InvalidDefinition
 from hark.model.lanes import code_lane
+from hark.model.version import VERSION
 from hark.programs.services import FunctionServices, InputCodec
-from hark.views.worker_info import hark_version
 
 
 class LaneProgram(Protocol):
@@ -162,7 +162,7 @@ class Registry:
         if programs is not self._by_lane:
             programs = self._by_lane
             codes = {lane: program.code for lane, program in programs.items()}
-            found = {lane: hark_version() if code is None else fingerprint(code) for lane, code in codes.items()}
+            found = {lane: VERSION if code is None else fingerprint(code) for lane, code in codes.items()}
             self._fingerprints = programs, found
         return found
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Never, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Protocol, Unpack
 
 from msgspec import Struct
 
@@ -321,7 +321,7 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
     try:
         try:
             context.state = program.codec.load(claim.state)
-            step = _step(program, claim.step)
+            step = program.steps.get(claim.step) or _no_step(program, claim.step)
         except HarkError as error:
             if not claim.has_run:
                 raise
@@ -341,20 +341,18 @@ async def run(program: StepProgram, claim: Claim, services: StepServices) -> Dec
         return decision
 
 
-def _step(program: StepProgram, name: str) -> StepFunction:
-    step = program.steps.get(name)
-    if step is None:
-        raise InvalidOutcome(
-            f"{program.name} version {program.version} has no step {name!r}. It has: {', '.join(program.steps)}."
-        )
-    return step
+def _no_step(program: StepProgram, name: str) -> NoReturn:
+    raise InvalidOutcome(
+        f"{program.name} version {program.version} has no step {name!r}. It has: {', '.join(program.steps)}."
+    )
 
 
 def misfit_of(program: StepProgram, claim: Claim) -> NonDeterministic | None:
     """Return why this machine would be held when it runs next, or its undo (V2); None if its code fits."""
     try:
         program.codec.load(claim.state)
-        _step(program, claim.step)
+        if claim.step not in program.steps:
+            _no_step(program, claim.step)
     except HarkError as error:
         return _misfit(program, claim, error)
     if claim.on_cancel is None or claim.on_cancel in program.steps:
