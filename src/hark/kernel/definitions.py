@@ -54,6 +54,8 @@ class Catalog(dict[str, dict[int, Registered]]):
             for version, definition in self.get(name, {}).items()
             if not definition.retired and kind in (None, definition.kind)
         }
+        if len(startable) < 2:
+            return next(iter(startable), None)
         live = [version for version, definition in startable.items() if self._is_live(definition.lane)]
         return max(live or startable, default=None)
 

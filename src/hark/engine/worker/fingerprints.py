@@ -14,10 +14,12 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+_TRIES: Final = 20  # to parse a source
 _LENGTH: Final = 12  # hexadecimal digits: enough for the codes that one definition ever has
 _PLAIN: Final = (str, bytes, int, float, complex, bool, type(None))
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -83,9 +85,18 @@ def _first_line(node: _Definition) -> int:
 def _source(module: str) -> _Source | None:
     """The source of a module that is imported; None if there is none, or if it is not Python any more."""
     try:
-        return _Source(ast.parse(inspect.getsource(sys.modules[module])))
+        return _Source(_parsed(inspect.getsource(sys.modules[module])))
     except (OSError, TypeError, KeyError, SyntaxError, ValueError):
         return None
+
+
+def _parsed(text: str) -> ast.Module:
+    """The tree of a source. Before Python 3.13 the depth of the tree is counted for all threads together: a collection
+    of garbage in the middle may run code that changes it, and ends the attempt with a SystemError."""
+    for _ in range(_TRIES):
+        with suppress(SystemError):
+            return ast.parse(text)
+    return ast.parse(text)
 
 
 def _dump(tree: ast.AST) -> bytes:

@@ -106,7 +106,8 @@ class _BpmnActivation:
         elif run.work:
             await self._retry.read_left()
         changed = self._arm_added() if run.state.unarmed else []
-        await self._work()
+        if run.work or run.changes or run.due or self._graph.joins_by_reach:
+            await self._work()
         rows = [(row, _payload(row)) for row in claim.inbox if row.kind != "signal"]
         ended = await self._ended_children(rows)
         handled: list[InboxRow] = []
@@ -264,7 +265,7 @@ class _BpmnActivation:
                 return
             if self._graph.joins_by_reach and gateways.resolve(run):
                 continue
-            if not self._fire_due_timers():
+            if not run.due or not self._fire_due_timers():
                 return
 
     async def _pause(self) -> bool:

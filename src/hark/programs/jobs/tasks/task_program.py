@@ -71,7 +71,7 @@ class TaskProgram:
             if is_cancelled():
                 session.close()
                 raise asyncio.CancelledError from error
-            session.runs.close()  # of a handler that has failed beside them
+            session.close_runs()  # of a handler that has failed beside them
             decide = _failed(activation, error, services.max_payload)
         return await self._decide(session, decide)
 

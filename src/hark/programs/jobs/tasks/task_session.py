@@ -90,7 +90,7 @@ class TaskSession:
         self._has_begun = False  # something of what the handler called may not have started yet
         self._chunks: deque[NotedEvent] = deque()  # not written yet
         self._streaming: asyncio.Task[None] | None = None
-        self.runs = TaskRuns(self)
+        self.runs: TaskRuns | None = None  # from its first run on: few handlers have one
         services.running.add(self)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> TaskReply[T]:
@@ -107,6 +107,8 @@ class TaskSession:
     def begin_run(self, run: Run) -> TaskReply[Any]:
         """Start a run: it is cancelled when the asyncio task that awaits it is."""
         self._has_begun = True
+        if self.runs is None:
+            self.runs = TaskRuns(self)
         return self.services.begin(self.runs.run(run), given_up=_nothing_to_give_up)
 
     # -- waiting ----------------------------------------------------------------------------------
@@ -226,16 +228,18 @@ class TaskSession:
         """The time until which the handler keeps its slot. With an answer that it has not used yet, it may be at work
         beside this wait: then the time begins with that answer. With a run, it is at work until that has ended."""
         linger = 0.0 if self.services.stopping else self.services.linger
-        if self.runs.are_working:
-            return self._loop.time() + max(linger, _MIN_LINGER)
-        asked_at = max(asked_at, self.runs.ended_at)
+        if self.runs is not None:
+            if self.runs.are_working:
+                return self._loop.time() + max(linger, _MIN_LINGER)
+            asked_at = max(asked_at, self.runs.ended_at)
         if not self.waits.has_unused_answer:
             return asked_at + linger
         return max(asked_at, self._active_at) + max(linger, _MIN_LINGER)
 
     def update_linger(self) -> None:
         """Note whether the handler waits in its slot, and does nothing else as far as known."""
-        lingers = bool(self._answers) and not self.runs.are_working and self.lost is None and not self._has_ended
+        is_working = self.runs is not None and self.runs.are_working
+        lingers = bool(self._answers) and not is_working and self.lost is None and not self._has_ended
         if lingers and self.waits.has_unused_answer:
             lingers = self._loop.time() >= self._active_at + _MIN_LINGER
         if self.is_suspended or lingers == (self._lingering is not None):
@@ -355,7 +359,8 @@ class TaskSession:
         self.state.worked = self.clock.worked()
         if self._has_begun:
             await asyncio.sleep(0)  # the last call of the handler, if it was not awaited, has started now
-        await self.runs.finish()
+        if self.runs is not None:
+            await self.runs.finish()
         self._has_ended = True
         if self._disarming is not None:
             await asyncio.wait([self._disarming])
@@ -374,11 +379,16 @@ class TaskSession:
             self.lost = self._gone()
         self._end_waits(Suspended() if self.is_suspended else self.lost)
         self._end_linger()
-        self.runs.close()
+        self.close_runs()
         if self._listener is not None:
             self._listener.close()
         if self._listening is not None:
             self._listening.cancel()
+
+    def close_runs(self) -> None:
+        """Cancel the functions that the handler has left running."""
+        if self.runs is not None:
+            self.runs.close()
 
     release = close  # what the worker calls when the claim does not go on
 
@@ -422,7 +432,8 @@ class TaskSession:
         consume, disarm = self.waits.forget_received()
         self._asked = 0
         self._pending_awakeables.clear()
-        self.runs.begin_period()
+        if self.runs is not None:
+            self.runs.begin_period()
         state.checkpoint = Raw(value.encode())
         state.period += 1
         state.worked = self.clock.worked()
