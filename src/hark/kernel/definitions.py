@@ -49,13 +49,15 @@ class Catalog(dict[str, dict[int, Registered]]):
 
     def newest(self, name: str, kind: str | None = None) -> int | None:
         """The version that a start by name chooses, of this kind if one is given; None if all are retired."""
+        versions = self.get(name, {})
+        if len(versions) == 1:  # as of most names
+            [(version, one)] = versions.items()
+            return version if not one.retired and kind in (None, one.kind) else None
         startable = {
             version: definition
-            for version, definition in self.get(name, {}).items()
+            for version, definition in versions.items()
             if not definition.retired and kind in (None, definition.kind)
         }
-        if len(startable) < 2:
-            return next(iter(startable), None)
         live = [version for version, definition in startable.items() if self._is_live(definition.lane)]
         return max(live or startable, default=None)
 
