@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup chromium test quick lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-jobs bench-bpmn bench-nats bench-scale bench-scale-quick bench-check bench-compare format clean
+.PHONY: help setup chromium test quick lint types layers unit reference demo bench bench-engine bench-functions bench-http bench-jobs bench-bpmn bench-nats bench-scale bench-scale-quick bench-check bench-migrate bench-compare format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ bench-scale-quick: $(STAMP)  ## the same with 20,000 parked instances
 
 bench-check: $(STAMP)  ## `hark check` of 100,000 live functions on both stores, beside a worker; ARGS=--quick for a tenth
 	$(BIN)/python bench/check.py $(ARGS)
+
+bench-migrate: $(STAMP)  ## the migration of 10,000 machines on both stores, beside starts
+	$(BIN)/python bench/migrate.py
 
 BASE ?= origin/main
 bench-compare: $(STAMP)  ## this tree beside an earlier revision of it: BASE=revision, ARGS='--rounds 9 --only steps'

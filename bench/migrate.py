@@ -1,6 +1,6 @@
-"""The migration of 10,000 machines to another version on both stores, beside instances that start and wait.
+"""The migration of 10,000 machines to another version on both stores, beside instances that start.
 
-Prints the machines moved per second against their bound, and the longest time that a start and a signal took meanwhile.
+Prints the machines moved per second and the longest start meanwhile, against their bounds.
 """
 
 import argparse
