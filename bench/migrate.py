@@ -25,14 +25,14 @@ PER_SECOND, LONGEST = 2_000, 0.050
 PAUSE = 0.005  # seconds between two probes
 
 
-def cart(version: int) -> Any:
+def cart(version: int, following: str) -> Any:
     class Cart(Machine, name="cart", version=version):
         @step
         async def start(self, ctx: Context[Any]) -> Await:
-            return Await("paid", then="ship")
+            return Await("paid", then=following)
 
-        @step("ship" if version == 1 else "send")
-        async def ship(self, ctx: Context[Any]) -> Done:
+        @step(following)
+        async def second(self, ctx: Context[Any]) -> Done:
             return Done(ctx.state)
 
     return Cart
@@ -69,7 +69,7 @@ async def probing(app: Hark) -> AsyncIterator[list[float]]:
 
 async def measure(store: str, url: str) -> None:
     app = Hark(url)
-    app.register(cart(1), cart(2), Probe)
+    app.register(cart(1, "ship"), cart(2, "send"), Probe)
     async with app, app.worker({"default": 100}):
         for _ in range(10):
             await app.start_many([Start("cart", {"item": "tea"}, version=1) for _ in range(MACHINES // 10)])
