@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hark.programs.functions.workflow import Workflow
     from hark.programs.machines.machine import Machine
 
-_REST = 4  # times the processor time of a page
+_REST = 8  # times the processor time of a page
 
 Progress = Callable[[int, int], None]
 """Called with how many instances are done, and how many there are."""
