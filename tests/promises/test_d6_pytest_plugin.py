@@ -96,7 +96,7 @@ import sys
 
 
 def test_before():
-    assert {engine} == {{"hark", "hark.pytest_plugin"}}
+    assert {engine} == {{"hark", "hark.model", "hark.model.version", "hark.pytest_plugin"}}
 
 
 def test_with_the_fixture(hark_app):

@@ -157,7 +157,9 @@ def test_j4_retry_does_not_tell_people_to_start_a_worker_that_runs(cli: Cli, tmp
     assert cli("job", "run", str(file), "--id", "f-2").code == 1
     app = Hark(cli.store.url, **cli.store.options)
     with app, app.worker():
-        assert cli("job", "retry", "f-2").out == f"f-2 is runnable.\nA worker that runs continues it. {shown[1]}"
+        text = cli("job", "retry", "f-2").out  # the worker may have it already
+        assert text.startswith("f-2 is ")
+        assert text.endswith(f".\nA worker that runs continues it. {shown[1]}")
 
 
 def test_j4_doctor_names_the_worker_that_jobs_without_python_need(cli: Cli, tmp_path: Path) -> None:
