@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hark.programs.functions.workflow import Workflow
     from hark.programs.machines.machine import Machine
 
-_REST = 8  # times the processor time of a page
+_REST = 14  # times the processor time of a page
 
 Progress = Callable[[int, int], None]
 """Called with how many instances are done, and how many there are."""
@@ -130,15 +130,16 @@ class CheckVerbs(Core):
 async def _live(store: Store, names: Collection[str] | None) -> AsyncIterator[tuple[list[Claim], int, int]]:
     """The unfinished instances in pages, each with how many ids are done and how many there are.
 
-    It rests between them: a worker on a machine with two cores kept 0.83 of its rate without that, because the
-    connection of the check has the priority of all connections. Processor time, and not time: on a busy machine the
-    check waits as it is."""
-    ids = await live.live_ids(store, names)
+    It rests between them while there are workers: one on a machine with two cores kept 0.83 of its rate without that,
+    because the connection of the check has the priority of all connections. Processor time, and not time: on a busy
+    machine the check waits as it is."""
+    ids, now = await live.live_ids(store, names), await store.time()
+    rest = _REST if any(worker.until >= now for worker in await store.read(reads.all_workers)) else 0
     used = time.process_time()
     async for claims, left in live.pages(store, ids):
         yield claims, len(ids) - left, len(ids)
         if left:
-            await asyncio.sleep(_REST * (time.process_time() - used))
+            await asyncio.sleep(rest * (time.process_time() - used))
             used = time.process_time()
 
 
