@@ -338,7 +338,7 @@ class _BpmnActivation:
         state.scopes, state.tokens = list(run.scopes.values()), list(run.tokens.values())
         state.catchers = list(run.catchers.values())
         state.elements = resting_elements(state.tokens, self._graph.ids)
-        state.work, passed, spent = run.left_work(), state.passed, state.spent
+        state.work, passed, spent = run.left_work() if run.work else [], state.passed, state.spent
         state.passed = state.spent = 0
         if run.finished:
             decision = self._finish()

@@ -312,21 +312,22 @@ class Execution:
         try:
             return evaluate(source, variables, self.now, self._meter)
         finally:
-            self._count_evaluation()
+            if self._meter.steps >= _STEPS_PER_ACTION:
+                self._count_steps()
 
     def holds(self, condition: str, variables: Mapping[str, Any]) -> bool:
         try:
             return holds(condition, variables, self.now, self._meter)
         finally:
-            self._count_evaluation()
+            if self._meter.steps >= _STEPS_PER_ACTION:
+                self._count_steps()
 
-    def _count_evaluation(self) -> None:
+    def _count_steps(self) -> None:
         """Count the steps of expressions: the next pause, and the end of this activation, come the sooner."""
-        if self._meter.steps >= _STEPS_PER_ACTION:
-            actions, self._meter.steps = divmod(self._meter.steps, _STEPS_PER_ACTION)
-            self.spent += actions
-            self.pause_at -= actions
-            self.yield_at -= actions
+        actions, self._meter.steps = divmod(self._meter.steps, _STEPS_PER_ACTION)
+        self.spent += actions
+        self.pause_at -= actions
+        self.yield_at -= actions
 
     # -- variables -----------------------------------------------------------------------------------
 
