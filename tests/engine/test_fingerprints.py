@@ -120,6 +120,13 @@ def test_v8_a_source_whose_parse_fails_by_chance_is_parsed_again(read: Read, mon
     assert failures == []
 
 
+def test_v8_a_source_that_is_nested_too_deeply_is_compared_by_its_compiled_code(read: Read) -> None:
+    deep = f"{ORDERS}\nTEXT = {' + '.join(['LARGE'] * 1500)}\n"
+    found = read(deep)
+    assert read(f"# moved down\n{deep}") == found
+    assert read(deep.replace("> LARGE", "< LARGE"))["order"] != found["order"]
+
+
 def test_v8_fields_that_only_some_versions_of_python_have_are_not_in_a_fingerprint() -> None:
     tree = ast.parse("def f(a):\n    'text'\n    return None")
     text = "Module(body=FunctionDef(name='f'args=arguments(args=arg(arg='a'),)body=Return(value=Constant()),),)"

@@ -21,6 +21,7 @@ from hark import (
     step,
     workflow,
 )
+from hark.app.door_access import DoorAccess
 from hark.testing import Harness
 from tests.support.harness import drained, harness, held
 from tests.support.stores import Store
@@ -72,6 +73,11 @@ async def test_v3_fault_77_a_function_that_diverges_is_held_and_goes_on_when_fit
         assert [blocker.reason for blocker in why.blockers] == ["held"]
         assert "run reserve" in why.text  # once is enough
         assert "run reserve" not in why.blockers[0].text
+        [health] = (await DoorAccess(app).health())["held"]
+        assert "run reserve" in health["cause"]
+        assert "goes on by itself" not in health["cause"]  # doctor says what to do once, for all
+        [statuses] = [one for one in await DoorAccess(app).metrics() if one.name == "hark_instances"]
+        assert ({"status": "held"}, 1) in statuses.samples
         assert why.waits == ()  # its signal has come
         with pytest.raises(InstanceHeld):
             await app.result(order.id)

@@ -152,7 +152,7 @@ class Codec(Generic[T]):
         """The state of text from the store; raises InvalidState if it no longer matches the code."""
         read = self._read or self._reader()
         try:
-            # The state of most machines is plain JSON without bytes. Each call more would cost a step 1 %.
+            # The state of most machines is plain JSON without bytes. One more call here makes a step 1 % slower.
             state: T = load(text) if read is _load_any and MARK not in text else read(text)
             return state
         except Exception as cause:  # __post_init__ and validators are user code: they may raise anything

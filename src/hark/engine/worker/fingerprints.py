@@ -83,10 +83,11 @@ def _first_line(node: _Definition) -> int:
 
 @lru_cache(maxsize=512)
 def _source(module: str) -> _Source | None:
-    """The source of a module that is imported; None if there is none, or if it is not Python any more."""
+    """The source of a module that is imported; None if there is none, if it is not Python any more, or if an expression
+    in it is nested too deeply to be walked."""
     try:
         return _Source(_parsed(inspect.getsource(sys.modules[module])))
-    except (OSError, TypeError, KeyError, SyntaxError, ValueError):
+    except (OSError, TypeError, KeyError, SyntaxError, ValueError, RecursionError):
         return None
 
 
